@@ -23,19 +23,25 @@ from ..engine.run import Run, expire_oldest
 from ..errors import ClientGoneError, IdempotencyConflictError, InternalError, ServiceError
 from ..models.events import Idempotency
 from ..models.stored import Stored
-from ..store.base import DEFAULTED, DIGEST_BYTES, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED, ArmCounts
+from ..store.base import (
+    DEFAULTED,
+    DIGEST_BYTES,
+    DOUBLE,
+    EXPIRED,
+    FEEDBACKS,
+    GROUP,
+    INCREMENT,
+    LOSSES,
+    REMOVED,
+    VECTOR,
+    VOIDED,
+)
 from .cache import CachedSession, Effective
 
 # -- What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log.
 
 _COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))
-
-COUNTED_AT_ONCE = 1_000
-"""Plain events counted between two pauses."""
-
-Counts = dict[int, list[float]]
-"""What is to be added to the counts of each arm."""
 
 
 class Acted(NamedTuple):
@@ -102,8 +108,10 @@ class Journal(list[Happening]):
 
     async def counts(
         self, losses: LossRange, default_loss: float | None, fair_yield: Callable[[], Awaitable[None]]
-    ) -> Counts:
+    ) -> dict[int, bytes]:
         """Return what is to be added to the counts of arms: of an act nothing before what became of it is known.
+
+        Its form is that of ``Written``.
 
         Parameters
         ----------
@@ -111,24 +119,29 @@ class Journal(list[Happening]):
         default_loss : at which expired decisions were learned, as clients would post it; None where they were not
         fair_yield : is awaited between entries
         """
-        counts: Counts = defaultdict(lambda: [0] * len(ArmCounts._fields))
-        for place, each in enumerate(self):
-            if place:
-                await fair_yield()
+        pack = INCREMENT.pack
+        if len(self) == 1 and isinstance(one := self[0], Settled) and len(one.arms) == 1:  # As most often.
+            group, place = divmod(one.arms[0], GROUP)
+            loss = pack(place + 1 + GROUP, DOUBLE, losses.share(one.losses[0]))
+            return {group: pack(place + 1, DOUBLE, 1.0) + loss}
+        totals: dict[int, float] = {}
+        """By place, as if all vectors were one."""
+        for each in self:
             if isinstance(each, Settled):
-                shares = losses.shares(each.losses)
-                for count, (arm, share) in enumerate(zip(each.arms, shares, strict=True), 1):
-                    row = counts[arm]
-                    row[FEEDBACKS] += 1
-                    row[LOSSES] += share
-                    if not count % COUNTED_AT_ONCE:
-                        await fair_yield()
-            elif isinstance(each, Ended):
-                _count_ended(counts, each, losses, default_loss)
-            elif isinstance(each, ArmsChanged):
-                for arm, count in each.given_up.items():
-                    counts[arm][REMOVED] += count
-        return counts
+                for at, share in zip(each.arms, losses.shares(each.losses), strict=True):
+                    place = at + at // GROUP * (VECTOR - GROUP)
+                    totals[place] = totals.get(place, 0.0) + 1.0
+                    place += GROUP
+                    totals[place] = totals.get(place, 0.0) + share
+            else:
+                for at, kind, amount in _counted(each, losses, default_loss):
+                    place = at + at // GROUP * (VECTOR - GROUP) + kind * GROUP
+                    totals[place] = totals.get(place, 0.0) + amount
+            await fair_yield()
+        found = defaultdict[int, bytes](bytes)
+        for place, total in totals.items():
+            found[place // VECTOR] += pack(place % VECTOR + 1, DOUBLE, total)
+        return found
 
     async def entries(
         self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
@@ -149,17 +162,17 @@ class Journal(list[Happening]):
         return entries
 
 
-def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float | None) -> None:
-    counted = _COUNTED.get(each.outcome)
-    if counted is None:
-        return
-    row = counts[each.arm]
-    row[counted] += each.decisions
-    loss = default if each.defaulted else each.loss
-    if each.defaulted:
-        row[DEFAULTED] += each.decisions
-    if loss is not None:
-        row[LOSSES] += each.decisions * losses.share(loss)
+def _counted(each: Happening, losses: LossRange, default: float | None) -> Iterator[tuple[int, int, float]]:
+    """Yield what is added to the counts of arms: arm, kind of count and amount."""
+    if isinstance(each, ArmsChanged):
+        yield from ((arm, REMOVED, count) for arm, count in each.given_up.items())
+    elif isinstance(each, Ended) and (kind := _COUNTED.get(each.outcome)) is not None:
+        yield each.arm, kind, each.decisions
+        if each.defaulted:
+            yield each.arm, DEFAULTED, each.decisions
+        loss = default if each.defaulted else each.loss
+        if loss is not None:
+            yield each.arm, LOSSES, each.decisions * losses.share(loss)
 
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:

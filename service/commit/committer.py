@@ -65,9 +65,6 @@ class Versions:
 
 # -- The commit that stores a draft: what it looks up, and what it writes.
 
-FEW_ARMS = 10
-"""Up to which the counts of all arms are one value: that has as many bytes as one field of another key, about."""
-
 
 async def commit_of(
     draft: Draft,
@@ -120,7 +117,6 @@ async def commit_of(
         records,
         await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
         await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
-        isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
         shown,
         None if is_same else await _about(draft),
         entries,

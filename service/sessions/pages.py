@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..errors import (
 from ..learners.base import FloatArray, IntArray
 from ..serialization import summary as listed_fields
 from ..serialization.summary import Sample, shown_mean, time_text
-from ..store.base import ArmCounts, Listed, LogEntry, Rows, Store
+from ..store.base import ArmCounts, Listed, LogEntry, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, summary
@@ -132,12 +132,18 @@ class ReadCounts:
     """
 
     def __init__(
-        self, store: Store, session_id: str, losses: LossRange, uncommitted: Rows, outstanding: IntArray
+        self,
+        store: Store,
+        session_id: str,
+        losses: LossRange,
+        uncommitted: Mapping[int, bytes],
+        outstanding: IntArray,
     ) -> None:
         self._store = store
         self._session_id = session_id
         self._losses = losses
-        self._uncommitted = uncommitted
+        self._uncommitted: dict[int, list[float]] = {}
+        add_counts(self._uncommitted, uncommitted)
         self._outstanding = outstanding
         self._rows: dict[int, ArmCounts] = {}
         self._acts: dict[int, float] = {}
@@ -163,9 +169,8 @@ class ReadCounts:
         if found is None:
             raise UnknownSessionError
         self.versions.add(found.version)
-        for arm, row in zip(arms, found.rows, strict=True):
-            if (added := self._uncommitted.get(arm)) is not None:
-                row = ArmCounts(*map(sum, zip(row, added, strict=True)))
+        for arm, stored in zip(arms, found.rows, strict=True):
+            row = ArmCounts(*map(sum, zip(stored, counts_of(arm, self._uncommitted), strict=True)))
             ended = row.feedbacks + row.expired + row.voided + row.removed
             self._rows[arm], self._acts[arm] = row, int(self._outstanding[arm]) + ended
 

@@ -15,6 +15,7 @@ A writer (one worker incarnation) has one commit in flight per session at a time
 from __future__ import annotations
 
 import re
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -67,6 +68,37 @@ FEEDBACKS, LOSSES, DEFAULTED, EXPIRED, VOIDED, REMOVED = range(len(ArmCounts._fi
 Row = Sequence[float]
 Rows = Mapping[int, Row]
 """Index of an arm to its counts."""
+
+# Stores keep the counts of 16 arms in one vector: their feedbacks first, then their losses, and so on. It ends with
+# the last count that is not 0. Redis finds what it adds to in a short vector without a look at the other groups.
+
+GROUP = 16
+"""Arms whose counts are one vector."""
+VECTOR = GROUP * len(ArmCounts._fields)
+INCREMENT = struct.Struct(">BBd")
+"""What is added to a number of a vector, as MessagePack: its place, from 1 on, ``DOUBLE``, and the amount."""
+DOUBLE = 0xCB
+Vectors = Mapping[int, Sequence[float]]
+"""Number of a group to its vector."""
+
+
+def add_counts(vectors: dict[int, list[float]], counts: Mapping[int, bytes]) -> None:
+    """Add what a commit brings, as ``Written`` has it, to vectors."""
+    for group, added in counts.items():
+        vector = vectors.setdefault(group, [0] * VECTOR)
+        for place, _, amount in INCREMENT.iter_unpack(added):
+            vector[place - 1] += amount
+
+
+def counts_of(arm: int, vectors: Vectors) -> ArmCounts:
+    """Return the counts of an arm in these vectors."""
+    return ArmCounts(*vectors.get(arm // GROUP, ())[arm % GROUP :: GROUP])
+
+
+def rows_of(vectors: Vectors) -> dict[int, ArmCounts]:
+    """Return the counts of all arms that have any."""
+    arms = (GROUP * group + place for group in sorted(vectors) for place in range(GROUP))
+    return {arm: row for arm in arms if any(row := counts_of(arm, vectors))}
 
 
 # -- What is read from a store.
@@ -191,11 +223,9 @@ class Written(NamedTuple):
     """Records beside the state that have changed, by key; None deletes a record."""
     segments: Mapping[bytes, tuple[int, bytes] | None] = {}
     """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
-    counts: Mapping[int, Row] = {}
-    """What to add to the counts of arms beside the state, six numbers for each; all but losses are integers."""
-    joins_counts: bool = False
-    """Whether a store may keep the counts of all arms as one value: of few arms it takes fewer bytes. Commits of
-    one session may differ in it."""
+    counts: Mapping[int, bytes] = {}
+    """What to add to the counts of arms beside the state: number of a group to its ``INCREMENT``s, joined. All
+    amounts but those of losses are integers."""
     summary: bytes = b""
     """Replaces the session's summary."""
     about: bytes | None = None

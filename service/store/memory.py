@@ -6,11 +6,10 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 from . import base
-from .base import Commit, NewSession, Row, Snapshot, StoreOptions, WholeSession, Written
+from .base import Commit, NewSession, Snapshot, StoreOptions, WholeSession, Written
 from .redis.client import StoreClock
 from .redis.scripts import ANSWER, EVENT
 
@@ -37,7 +36,8 @@ class MemorySession:
     """Of segments, in their order, as the first page of the last list had them."""
     about: bytes = b""
     summary: bytes = b""
-    counts: dict[int, Row] = field(default_factory=dict)
+    counts: dict[int, list[float]] = field(default_factory=dict)
+    """Vectors by group."""
     log: list[tuple[int, int, bytes]] = field(default_factory=list)
     """Milliseconds, number within them, and the entry."""
     samples: dict[int, bytes] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class MemorySession:
         for name, (until, _) in self.seen.items():
             if name.startswith(EVENT) and until > now:
                 events.setdefault(until, []).append(name[len(EVENT) :])
-        beside = (self.records.copy(), self.counts.copy(), sorted(events.items()), self.segments.copy())
+        beside = (self.records.copy(), base.rows_of(self.counts), sorted(events.items()), self.segments.copy())
         return WholeSession(self.snapshot(), *beside)
 
     @classmethod
@@ -73,7 +73,9 @@ class MemorySession:
         session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
         session.records, session.segments = dict(whole.records), dict(whole.segments)
         session.about, session.summary = new.about, new.summary
-        session.counts = dict(whole.counts)
+        for arm, row in whole.counts.items():
+            vector = session.counts.setdefault(arm // base.GROUP, [0] * base.VECTOR)
+            vector[arm % base.GROUP :: base.GROUP] = base.ArmCounts(*row)
         for until, digests in sorted(whole.events):
             session.seen.update({EVENT + digest: (until, b"") for digest in digests})
         return session
@@ -91,8 +93,7 @@ class MemorySession:
             kept.update(changed)
             for name in [name for name, value in changed.items() if value is None]:
                 del kept[name]
-        for arm, row in written.counts.items():
-            self.counts[arm] = [a + b for a, b in zip_longest(self.counts.get(arm, ()), row, fillvalue=0)]
+        base.add_counts(self.counts, written.counts)
         self.summary = written.summary
         if written.about is not None:
             self.about = written.about
@@ -251,7 +252,7 @@ class MemoryStore:
     async def read_counts(self, session_id: str, arms: Sequence[int]) -> base.Counts | None:
         if (session := self._session(session_id)) is None:
             return None
-        return base.Counts(session.version, [base.ArmCounts(*session.counts.get(arm, ())) for arm in arms])
+        return base.Counts(session.version, [base.counts_of(arm, session.counts) for arm in arms])
 
     async def read_segments(
         self, session_id: str, names: Sequence[bytes], oldest: int = 0

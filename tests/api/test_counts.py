@@ -1,10 +1,12 @@
 """Counts of arms on every store: they go on, move with their session, and survive what somebody changed by hand."""
 
+import struct
+
 import pytest
 
-from service.commit.committer import FEW_ARMS
 from service.store import open_store
-from service.store.redis.scripts import with_joined
+from service.store.base import ArmCounts, rows_of
+from service.store.redis.scripts import read_vectors
 from service.store.redis.store import RedisStore
 
 PATH = "/v1/sessions/s"
@@ -58,22 +60,21 @@ async def test_counts_go_on_and_move_with_an_exported_session(make_client, store
     await check(there, 2)
 
 
-@pytest.mark.parametrize("n_arms", [FEW_ARMS, FEW_ARMS + 1])
-async def test_packed_counts_of_few_arms_are_one_value_and_of_others_a_field_each(
-    make_client, redis_server, n_arms
-):
+async def test_counts_of_sixteen_arms_are_one_field(make_client, redis_server):
     """Acts take nothing: each is outstanding, or counted by what became of it."""
     store = RedisStore(redis_server.url)
     client = await make_client(store)
-    learner = SESSION["learner"] | {"arms": [*"abcdefghijkl"[:n_arms]]}
+    learner = SESSION["learner"] | {"arms": [*"abcdefghijklmnopq"]}
     await client.post("/v1/sessions", json=SESSION | {"learner": learner})
 
     await use(client)
+    await client.post(f"{PATH}/acts", json={"count": 1, "eligible": ["q"]})
+    await client.post(f"{PATH}/feedback", json={"label": "q", "loss": 0.1})
 
-    a, b = b"\x02\xca\x3f\xa0\0\0", b"\x02\xca\x3f\x40\0\0"
-    few = n_arms == FEW_ARMS
-    assert redis_server.client.hget("bandit:{s}", "counts") == (b"\xa6" + a + b"\xa6" + b if few else None)
-    assert redis_server.client.hgetall("bandit:{s}:counts") == ({} if few else {b"0": a, b"1": b})
+    sums = struct.pack(">BfBf", 0xCA, 1.25, 0xCA, 0.75)
+    assert redis_server.client.hget("bandit:{s}", "#0") == b"\2\2" + bytes(14) + sums
+    assert redis_server.client.hget("bandit:{s}", "#1") == b"\1" + bytes(15) + struct.pack(">Bd", 0xCB, 0.1)
+    assert not redis_server.client.exists("bandit:{s}:counts")
     await store.close()
 
 
@@ -84,7 +85,7 @@ async def test_a_value_that_somebody_changed_holds_up_no_commit(make_client, red
     store = RedisStore(redis_server.url)
     client = await make_client(store)
     await client.post("/v1/sessions", json=SESSION)
-    redis_server.client.hset("bandit:{s}", "counts", value)
+    redis_server.client.hset("bandit:{s}", "#0", value)
 
     await use(client)
 
@@ -94,30 +95,29 @@ async def test_a_value_that_somebody_changed_holds_up_no_commit(make_client, red
     await store.close()
 
 
-async def test_counts_go_on_where_few_arms_become_many(make_client, store):
+async def test_counts_go_on_where_arms_come_and_go(make_client, store):
     client = await make_client(store)
     await client.post("/v1/sessions", json=SESSION)
     await use(client)
 
-    await client.patch(f"{PATH}/arms", json={"add": [f"new {n}" for n in range(FEW_ARMS)]})
+    await client.patch(f"{PATH}/arms", json={"add": [f"new {n}" for n in range(20)]})
     await use(client)
-    await client.patch(f"{PATH}/arms", json={"remove": [f"new {n}" for n in range(FEW_ARMS)]})
+    await client.patch(f"{PATH}/arms", json={"remove": [f"new {n}" for n in range(20)]})
 
     await check(client, 2)
 
 
 @pytest.mark.parametrize(
-    ("joined", "expected"),
+    ("field", "expected"),
     [
-        (None, {1: [1]}),
-        (b"\xa2\x01\x02", {0: [1, 2], 1: [1]}),
-        (b"\xa0\xd9\x02\x01\x02", {0: [], 1: [2, 2]}),
-        (b"\xa0\xa0\xda\0\x02\x01\x02", {0: [], 1: [1], 2: [1, 2]}),
-        (b"\xa2\x01\x02\xff\xa2\x01\x02", {0: [1, 2], 1: [1]}),
-        (b"\xa2\x01\x02\xd9", {0: [1, 2], 1: [1]}),
-        (b"\xa5\x01\x02", {0: [1, 2], 1: [1]}),
-        (b"\xa2\xc1\x02", {0: [], 1: [1]}),
+        (b"", {}),
+        (b"\1\2", {0: ArmCounts(1), 1: ArmCounts(2)}),
+        (b"\xff" + bytes(15) + b"\xcc\xfe", {0: ArmCounts(-1, 254)}),
+        (b"\1\xa1\2", {}),
+        (b"\1\xcb\2", {}),
+        (b"\xcb\x7f\xf0" + bytes(6), {}),
+        (bytes(200), {}),
     ],
 )
-def test_joined_counts_that_somebody_changed_are_read_as_far_as_they_are_numbers(joined, expected):
-    assert with_joined({1: [1]}, joined) == expected
+def test_what_somebody_changed_to_no_numbers_is_read_as_nothing(field, expected):
+    assert rows_of(read_vectors([(b"#0", field), (b"#x", b"\1")])) == expected

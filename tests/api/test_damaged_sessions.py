@@ -206,13 +206,13 @@ async def test_what_lists_show_is_changed_and_the_session_is_read_in_its_place(
 
 @pytest.mark.parametrize("value", [*ODD, b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xff" + bytes(6)], ids=ascii)
 async def test_counts_that_are_no_numbers_count_nothing(client, other, redis_server, value):
-    for field in [*redis_server.client.hkeys("bandit:{s}:counts"), "0"]:
-        redis_server.client.hset("bandit:{s}:counts", field, value)
+    for field in ("#0", "#1"):
+        redis_server.client.hset("bandit:{s}", field, value)
 
     assert await unsound(client, other) == []
 
 
-@pytest.mark.parametrize("key", ["", ":slots", ":counts", ":log", ":seen"])
+@pytest.mark.parametrize("key", ["", ":slots", ":log", ":seen"])
 @pytest.mark.parametrize("value", ["text", "list", "hash", "nothing"])
 async def test_whichever_key_is_of_another_type_the_session_alone_is_blamed(
     client, other, redis_server, key, value

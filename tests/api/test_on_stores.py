@@ -273,7 +273,7 @@ async def test_no_call_reads_many_records(redis_store: RedisStore, redis_server:
     """A million take redis-py longer than a call may take, and the server can do nothing else meanwhile."""
     records = {b"%d" % n: b"r%d" % n for n in range(10_001)}
     await redis_store.create(new_session())
-    await redis_store.commit(commit("v0", "v1", records=records))
+    await redis_store.commit(commit("a-0", "a-1", records=records))
     redis_server.client.config_resetstat()
 
     assert await redis_store.read_records("s") == records

@@ -80,12 +80,12 @@ async def test_ids_acknowledged_before_during_and_after_a_step_count_once(
     for n, seconds in enumerate((0, fast, 0, fast)):
         shifted.shift(seconds)
         answers = {digest(f"k{n}"): b"answer"}
-        named = commit(f"v{n}", f"v{n + 1}", event_ids=[events[n]], answers=answers)
+        named = commit(f"a-{n}", f"a-{n + 1}", event_ids=[events[n]], answers=answers)
         assert await store.commit(named) == Committed()
     shifted.shift(0)
 
     lost = 3 if fast > DAY else 0
-    outcome = await store.commit(commit("v4", None, event_ids=events))
+    outcome = await store.commit(commit("a-4", None, event_ids=events))
 
     assert isinstance(outcome, Known)
     assert outcome.duplicates >= {events[1], events[3]}
@@ -99,12 +99,12 @@ async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_r
     store: RedisStore, shifted: ShiftedServer, slow: int
 ) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     shifted.shift(slow)
-    await store.commit(commit("v1", "v2", event_ids=[digest(2)]))
+    await store.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
     shifted.shift(0)
 
-    outcome = await store.commit(commit("v2", None, event_ids=[digest(1), digest(2)]))
+    outcome = await store.commit(commit("a-2", None, event_ids=[digest(1), digest(2)]))
 
     assert outcome == Known(frozenset([digest(1), digest(2)]), {})
 

@@ -20,7 +20,7 @@ async def test_a_created_session_is_loaded_as_it_was_given(store: Store) -> None
     snapshot = await loaded(store)
 
     assert created == snapshot
-    assert snapshot[:3] == ("v0", b"spec", b"state0")
+    assert snapshot[:3] == ("a-0", b"spec", b"state0")
     assert abs(snapshot.created_at - store.now()) < 5
     assert snapshot.expires_at is None
 
@@ -31,7 +31,7 @@ async def test_a_second_creation_tells_what_is_there(store: Store) -> None:
     present = await store.create(new_session(version="w0", spec=b"other", state=b"other"))
 
     assert present == await loaded(store)
-    assert present.version == "v0"
+    assert present.version == "a-0"
 
 
 async def test_a_creation_sent_again_finds_itself(store: Store) -> None:
@@ -43,8 +43,8 @@ async def test_a_creation_sent_again_finds_itself(store: Store) -> None:
 
 async def test_an_unknown_session_is_none_not_found_and_not_deleted(store: Store) -> None:
     assert await store.load("s") is None
-    assert await store.commit(commit("v0", "v1")) == NotFound()
-    assert await store.commit(commit("v0", None)) == NotFound()
+    assert await store.commit(commit("a-0", "a-1")) == NotFound()
+    assert await store.commit(commit("a-0", None)) == NotFound()
     assert await store.delete("s") is False
     assert await store.recall("s", b"k" * 16) is None
     assert await store.read_records("s") == {}
@@ -54,9 +54,9 @@ async def test_a_commit_replaces_version_and_state_and_nothing_else(store: Store
     await store.create(new_session())
     before = await loaded(store)
 
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
 
-    assert await loaded(store) == before._replace(version="v1", state=b"state of v1")
+    assert await loaded(store) == before._replace(version="a-1", state=b"state of a-1")
 
 
 async def test_every_byte_and_every_double_comes_back(store: Store) -> None:
@@ -65,32 +65,32 @@ async def test_every_byte_and_every_double_comes_back(store: Store) -> None:
     await store.create(new_session(spec=bytes(range(255, -1, -1)), state=state))
 
     assert (await loaded(store))[1:3] == (bytes(range(255, -1, -1)), state)
-    await store.commit(commit("v0", "v1", state=state[::-1], checksum=state[-16:]))
+    await store.commit(commit("a-0", "a-1", state=state[::-1], checksum=state[-16:]))
     assert (await loaded(store)).state == state[::-1]
 
 
 async def test_an_empty_state_is_a_state(store: Store) -> None:
     await store.create(new_session(state=b"", spec=b""))
 
-    assert (await loaded(store))[:3] == ("v0", b"", b"")
+    assert (await loaded(store))[:3] == ("a-0", b"", b"")
 
 
 async def test_a_commit_on_another_version_is_a_conflict_that_shows_the_session(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1"))
+    await store.commit(commit("a-0", "a-1"))
 
-    outcome = await store.commit(commit("v0", "b1", writer="b"))
+    outcome = await store.commit(commit("a-0", "b1", writer="b"))
 
     assert outcome == Conflict(await loaded(store))
-    assert outcome.snapshot.version == "v1"
+    assert outcome.snapshot.version == "a-1"
 
 
 async def test_the_same_commit_again_is_committed_once(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1"))
+    await store.commit(commit("a-0", "a-1"))
     after = await loaded(store)
 
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
     assert await loaded(store) == after
 
 
@@ -98,7 +98,7 @@ async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> 
     await store.create(new_session(state=b"bytes....tampered"))
     before = await loaded(store)
 
-    outcome = await store.commit(commit("v0", "v1", checksum=b"checksum"))
+    outcome = await store.commit(commit("a-0", "a-1", checksum=b"checksum"))
 
     assert outcome == Conflict(before)
     assert await loaded(store) == before
@@ -107,47 +107,47 @@ async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> 
 async def test_a_state_that_ends_as_expected_is_replaced(store: Store) -> None:
     await store.create(new_session(state=b"bytes....checksum"))
 
-    assert await store.commit(commit("v0", "v1", checksum=b"checksum")) == Committed()
+    assert await store.commit(commit("a-0", "a-1", checksum=b"checksum")) == Committed()
 
 
 async def test_a_confirmation_holds_for_the_present_version_only_and_writes_nothing(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1"))
+    await store.commit(commit("a-0", "a-1"))
     before = await loaded(store)
 
-    assert await store.commit(commit("v1", None, event_ids=[b"e" * 16])) == Committed()
-    assert await store.commit(commit("v0", None)) == Conflict(before)
+    assert await store.commit(commit("a-1", None, event_ids=[b"e" * 16])) == Committed()
+    assert await store.commit(commit("a-0", None)) == Conflict(before)
     assert await loaded(store) == before
-    assert await store.commit(commit("v1", None, event_ids=[b"e" * 16])) == Committed()
+    assert await store.commit(commit("a-1", None, event_ids=[b"e" * 16])) == Committed()
 
 
 async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: Store) -> None:
     session = new_session(answer=(b"k" * 16, b"answer"))
     await store.create(session)
-    await store.commit(commit("v0", "v1", event_ids=[b"e" * 16], records={b"7": b"slot"}))
+    await store.commit(commit("a-0", "a-1", event_ids=[b"e" * 16], records={b"7": b"slot"}))
 
     assert await store.delete("s") is True
 
     assert await store.load("s") is None
-    assert await store.commit(commit("v1", "v2")) == NotFound()
+    assert await store.commit(commit("a-1", "a-2")) == NotFound()
     assert await store.load("s") is None
     assert (await store.create(new_session(version="w0"))).version == "w0"
     assert await store.recall("s", b"k" * 16) is None
     assert await store.read_records("s") == {}
-    assert await store.commit(commit("v0", "v1")) == Conflict(await loaded(store))
+    assert await store.commit(commit("a-0", "a-1")) == Conflict(await loaded(store))
     assert await store.commit(commit("w0", "w1", event_ids=[b"e" * 16])) == Committed()
 
 
 async def test_sessions_do_not_see_each_other(store: Store) -> None:
     for name in ("s", "s2", "S", "a.b-c_d"):
         await store.create(new_session(name, spec=name.encode(), answer=(b"k" * 16, name.encode())))
-    await store.commit(commit("v0", "v1", event_ids=[b"e" * 16], records={b"1": b"x"}))
+    await store.commit(commit("a-0", "a-1", event_ids=[b"e" * 16], records={b"1": b"x"}))
 
     for name in ("s2", "S", "a.b-c_d"):
-        assert (await loaded(store, name))[:2] == ("v0", name.encode())
+        assert (await loaded(store, name))[:2] == ("a-0", name.encode())
         assert await store.recall(name, b"k" * 16) == name.encode()
         assert await store.read_records(name) == {}
-        assert await store.commit(commit("v0", "v1", session_id=name, event_ids=[b"e" * 16])) == Committed()
+        assert await store.commit(commit("a-0", "a-1", session_id=name, event_ids=[b"e" * 16])) == Committed()
 
 
 async def test_a_store_that_works_answers_a_ping(store: Store) -> None:
@@ -165,9 +165,9 @@ async def test_the_clock_never_goes_backwards(store: Store) -> None:
 
 @pytest.mark.parametrize("size", [1, 200_000])
 async def test_a_session_of_any_size_is_created_and_committed(store: Store, size: int) -> None:
-    await store.create(NewSession("big", "v0", b"spec", b"x" * size))
+    await store.create(NewSession("big", "a-0", b"spec", b"x" * size))
 
-    await store.commit(commit("v0", "v1", session_id="big", state=b"y" * size))
+    await store.commit(commit("a-0", "a-1", session_id="big", state=b"y" * size))
 
     assert (await loaded(store, "big")).state == b"y" * size
 
@@ -177,34 +177,34 @@ async def test_a_session_of_any_size_is_created_and_committed(store: Store, size
 
 async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1), digest(2)]))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1), digest(2)]))
 
-    outcome = await store.commit(commit("v1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
+    outcome = await store.commit(commit("a-1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
 
     assert outcome == Known(frozenset([digest(1), digest(2)]), {})
     snapshot = await store.load("s")
     assert snapshot is not None
-    assert snapshot.version == "v1"
+    assert snapshot.version == "a-1"
 
 
 async def test_what_was_refused_as_known_records_nothing(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     await store.commit(
-        commit("v1", "v2", event_ids=[digest(1), digest(2)], answers={digest("k"): b"no"}, records={b"1": b"no"})
+        commit("a-1", "a-2", event_ids=[digest(1), digest(2)], answers={digest("k"): b"no"}, records={b"1": b"no"})
     )
 
     assert await store.recall("s", digest("k")) is None
     assert await store.read_records("s") == {}
-    assert await store.commit(commit("v1", "v2", event_ids=[digest(2)])) == Committed()
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)])) == Committed()
 
 
 async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", answers={digest("k"): b"\x00answer\r\n", digest("empty"): b""}))
+    await store.commit(commit("a-0", "a-1", answers={digest("k"): b"\x00answer\r\n", digest("empty"): b""}))
 
     lookups = [digest("other"), digest("k"), digest("empty")]
-    outcome = await store.commit(commit("v1", "v2", lookups=lookups))
+    outcome = await store.commit(commit("a-1", "a-2", lookups=lookups))
 
     assert outcome == Known(frozenset(), {digest("k"): b"\x00answer\r\n", digest("empty"): b""})
     assert await store.recall("s", digest("k")) == b"\x00answer\r\n"
@@ -214,27 +214,27 @@ async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
 
 async def test_an_event_and_a_key_of_one_digest_are_two_things(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest(2): b"answer"}))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], answers={digest(2): b"answer"}))
 
-    assert await store.commit(commit("v1", "v2", event_ids=[digest(2)], lookups=[digest(1)])) == Committed()
-    both = await store.commit(commit("v2", "v3", event_ids=[digest(1)], lookups=[digest(2)]))
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)], lookups=[digest(1)])) == Committed()
+    both = await store.commit(commit("a-2", "a-3", event_ids=[digest(1)], lookups=[digest(2)]))
     assert both == Known(frozenset([digest(1)]), {digest(2): b"answer"})
 
 
 async def test_a_confirmation_tells_what_is_known(store: Store) -> None:
     await store.create(new_session(answer=(digest("k"), b"created")))
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
 
-    outcome = await store.commit(commit("v1", None, event_ids=[digest(1), digest(2)], lookups=[digest("k")]))
+    outcome = await store.commit(commit("a-1", None, event_ids=[digest(1), digest(2)], lookups=[digest("k")]))
 
     assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"created"})
 
 
 async def test_a_conflict_comes_before_what_is_known(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
 
-    assert isinstance(await store.commit(commit("v0", "b1", writer="b", event_ids=[digest(1)])), Conflict)
+    assert isinstance(await store.commit(commit("a-0", "b1", writer="b", event_ids=[digest(1)])), Conflict)
 
 
 async def test_the_first_answer_of_a_creation_is_recalled_and_that_of_a_second_is_not(store: Store) -> None:
@@ -250,33 +250,33 @@ async def test_any_number_of_events_goes_in_one_commit(store: Store, count: int)
     await store.create(new_session())
     events = [digest(n) for n in range(count)]
 
-    assert await store.commit(commit("v0", "v1", event_ids=events)) == Committed()
+    assert await store.commit(commit("a-0", "a-1", event_ids=events)) == Committed()
 
-    again = await store.commit(commit("v1", "v2", event_ids=[*events, digest("new")]))
+    again = await store.commit(commit("a-1", "a-2", event_ids=[*events, digest("new")]))
     assert again == Known(frozenset(events), {})
-    assert await store.commit(commit("v1", "v2", event_ids=[digest("new")])) == Committed()
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest("new")])) == Committed()
 
 
 async def test_any_number_of_answers_goes_in_one_commit(store: Store) -> None:
     await store.create(new_session())
     answers = {digest(n): b"answer %d" % n for n in range(2501)}
 
-    await store.commit(commit("v0", "v1", answers=answers))
+    await store.commit(commit("a-0", "a-1", answers=answers))
 
-    assert await store.commit(commit("v1", "v2", lookups=list(answers))) == Known(frozenset(), answers)
+    assert await store.commit(commit("a-1", "a-2", lookups=list(answers))) == Known(frozenset(), answers)
 
 
 async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", records={b"1": b"one", b"2": b"two", b"3": b""}))
-    await store.commit(commit("v1", "v2", records={b"1": None, b"2": b"zwei", b"9": None}))
+    await store.commit(commit("a-0", "a-1", records={b"1": b"one", b"2": b"two", b"3": b""}))
+    await store.commit(commit("a-1", "a-2", records={b"1": None, b"2": b"zwei", b"9": None}))
 
     assert await store.read_records("s") == {b"2": b"zwei", b"3": b""}
 
 
 async def test_records_of_a_conflict_are_not_written(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("x", "v1", records={b"1": b"one"}))
+    await store.commit(commit("x", "a-1", records={b"1": b"one"}))
 
     assert await store.read_records("s") == {}
 
@@ -285,10 +285,10 @@ async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: 
     await store.create(new_session())
     records = {b"%d" % n: b"r%d" % n for n in range(10_001)}
 
-    await store.commit(commit("v0", "v1", records=records, answers={digest("k"): b"1"}, event_ids=[digest("e")]))
+    await store.commit(commit("a-0", "a-1", records=records, answers={digest("k"): b"1"}, event_ids=[digest("e")]))
     assert await store.read_records("s") == records
 
-    await store.commit(commit("v1", "v2", records=dict.fromkeys(records)))
+    await store.commit(commit("a-1", "a-2", records=dict.fromkeys(records)))
     assert await store.read_records("s") == {}
 
 

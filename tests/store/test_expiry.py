@@ -32,7 +32,7 @@ async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back
 
     assert store.now() >= snapshot.expires_at - 0.002
     assert (
-        await store.commit(commit("v0", "v1", idle_ttl_ms=150, event_ids=[digest(1)], records={b"1": b"x"}))
+        await store.commit(commit("a-0", "a-1", idle_ttl_ms=150, event_ids=[digest(1)], records={b"1": b"x"}))
         == NotFound()
     )
     assert await gone(store)
@@ -44,10 +44,10 @@ async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back
 async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: Store) -> None:
     await store.create(new_session(idle_ttl_ms=60_000))
     first = await store.load("s")
-    await store.commit(commit("v0", "v1", idle_ttl_ms=90_000))
+    await store.commit(commit("a-0", "a-1", idle_ttl_ms=90_000))
     moved = await store.load("s")
-    await store.commit(commit("v1", None))
-    await store.commit(commit("x", "v2", idle_ttl_ms=500_000))
+    await store.commit(commit("a-1", None))
+    await store.commit(commit("x", "a-2", idle_ttl_ms=500_000))
     await store.recall("s", digest("k"))
     after = await store.load("s")
 
@@ -62,7 +62,7 @@ async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: St
 async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> None:
     await store.create(new_session(idle_ttl_ms=400))
     before = await store.load("s")
-    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"})) == Committed()
+    assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"})) == Committed()
     after = await store.load("s")
 
     assert before is not None
@@ -74,7 +74,7 @@ async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> N
 
 async def test_a_new_session_of_an_expired_ones_id_starts_clean(store: Store) -> None:
     await store.create(new_session(idle_ttl_ms=100, answer=(digest("k"), b"old")))
-    await store.commit(commit("v0", "v1", idle_ttl_ms=100, event_ids=[digest(1)], records={b"1": b"x"}))
+    await store.commit(commit("a-0", "a-1", idle_ttl_ms=100, event_ids=[digest(1)], records={b"1": b"x"}))
     await until(lambda: gone(store))
     await store.create(new_session(version="w0"))
 
@@ -90,14 +90,14 @@ async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> 
         await store.create(new_session(name, idle_ttl_ms=200 + n))
 
     async def keep_committing(name: str) -> None:
-        version, turn = "v0", 0
+        version, turn = "a-0", 0
         while True:
             fields = {"session_id": name, "event_ids": [digest(turn)], "records": {b"%d" % turn: b"x"}}
-            outcome = await store.commit(commit(version, f"v{turn + 1}", **fields))
+            outcome = await store.commit(commit(version, f"a-{turn + 1}", **fields))
             if outcome == NotFound():
                 return
             assert outcome == Committed()
-            version, turn = f"v{turn + 1}", turn + 1
+            version, turn = f"a-{turn + 1}", turn + 1
 
     await asyncio.gather(*map(keep_committing, names))
 
@@ -112,10 +112,10 @@ async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later
     )
     await store.create(new_session())
     recorded_after = time.monotonic()
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
     looks = 0
     while True:
-        outcome = await store.commit(commit("v1", None, event_ids=[digest(1)], lookups=[digest("k")]))
+        outcome = await store.commit(commit("a-1", None, event_ids=[digest(1)], lookups=[digest("k")]))
         if time.monotonic() - recorded_after > window:
             break
         assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"answer"})
@@ -124,12 +124,12 @@ async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later
     assert looks > 0
     await until(lambda: forgotten(store))
     assert await store.recall("s", digest("k")) is None
-    assert await store.commit(commit("v1", "v2", event_ids=[digest(1)])) == Committed()
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(1)])) == Committed()
     await store.delete("s")
 
 
 async def forgotten(store: Store) -> bool:
-    return await store.commit(commit("v1", None, event_ids=[digest(1)])) == Committed()
+    return await store.commit(commit("a-1", None, event_ids=[digest(1)])) == Committed()
 
 
 # -- What is remembered depends on no setting of the worker that looks it up.
@@ -151,14 +151,14 @@ async def test_another_window_forgets_nothing_that_was_acknowledged(
 ) -> None:
     first, second = opened(before), opened(after)
     await first.create(new_session(answer=(digest("c"), b"created")))
-    await first.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
+    await first.commit(commit("a-0", "a-1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
 
     assert await second.recall("s", digest("c")) == b"created"
-    assert await second.commit(commit("v1", "v2", event_ids=[digest(1)], lookups=[digest("k")])) == Known(
+    assert await second.commit(commit("a-1", "a-2", event_ids=[digest(1)], lookups=[digest("k")])) == Known(
         frozenset([digest(1)]), {digest("k"): b"answer"}
     )
-    await second.commit(commit("v1", "v2", event_ids=[digest(2)]))
-    assert await first.commit(commit("v2", "v3", event_ids=[digest(2)])) == Known(frozenset([digest(2)]), {})
+    await second.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
+    assert await first.commit(commit("a-2", "a-3", event_ids=[digest(2)])) == Known(frozenset([digest(2)]), {})
 
 
 async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
@@ -168,9 +168,9 @@ async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
     await stores[0].create(new_session(idle_ttl_ms=60_000))
     for n in range(12):
         store = stores[n % len(stores)]
-        changed = commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)], idle_ttl_ms=60_000 + n)
+        changed = commit(f"a-{n}", f"a-{n + 1}", event_ids=[digest(n)], idle_ttl_ms=60_000 + n)
         assert await store.commit(changed) == Committed()
-    everything = commit("v12", None, event_ids=[digest(n) for n in range(12)])
+    everything = commit("a-12", None, event_ids=[digest(n) for n in range(12)])
     for store in stores:
         assert await store.commit(everything) == Known(frozenset(everything.event_ids), {})
 
@@ -185,8 +185,8 @@ async def test_a_longer_window_is_promised_by_the_worker_that_commits(
 ) -> None:
     day, month = opened(DAY), opened(MONTH)
     await day.create(new_session())
-    await month.commit(commit("v0", "v1", event_ids=[digest(1)]))
-    await day.commit(commit("v1", "v2", event_ids=[digest(2)]))
+    await month.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
+    await day.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
 
     kept = sorted(redis_server.client.ttl(key) for key in redis_server.client.keys("bandit:{s}:seen:*"))
 
@@ -202,5 +202,5 @@ async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(
     await store.create(new_session())
     redis_server.client.hset("bandit:{s}", "buckets", b"nonsense \xff 12=99999999999999999")
 
-    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
-    assert await store.commit(commit("v1", "v2", event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
+    assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})

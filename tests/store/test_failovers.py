@@ -202,17 +202,17 @@ async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -
     store = open_store(watched.url, options=PATIENT)
     await store.create(new_session())
     for n in range(20):
-        assert await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)])) == Committed()
+        assert await store.commit(commit(f"a-{n}", f"a-{n + 1}", event_ids=[digest(n)])) == Committed()
     await asyncio.to_thread(wait_until, watched.in_step)
     watched.master.kill()
 
-    outcome = await store.commit(commit("v20", "v21", event_ids=[digest(20)]))
+    outcome = await store.commit(commit("a-20", "a-21", event_ids=[digest(20)]))
 
     assert outcome == Committed()
     snapshot = await store.load("s")
     assert snapshot is not None
-    assert snapshot.version == "v21"
-    assert watched.replica.client.hget("bandit:{s}", "version") == b"v21"
+    assert snapshot.version == "a-21"
+    assert watched.replica.client.hget("bandit:{s}", "version") == b"a-21"
     await store.ping()
 
 
@@ -230,7 +230,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
             snapshot = await store.load("s")
             assert snapshot is not None
             n = made[0]
-            outcome = await store.commit(commit(snapshot.version, f"v{n + 1}", event_ids=[digest(n)]))
+            outcome = await store.commit(commit(snapshot.version, f"a-{n + 1}", event_ids=[digest(n)]))
             made[0] = n + isinstance(outcome, Committed)
             await asyncio.sleep(0.005)
 
@@ -247,7 +247,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
 
     snapshot = await store.load("s")
     assert snapshot is not None
-    assert snapshot.version == f"v{made[0]}"
+    assert snapshot.version == f"a-{made[0]}"
     assert left < 30
 
 
@@ -298,16 +298,16 @@ async def everything(store: Store, names: list[str]) -> None:
     for name in names:
         fields = {"event_ids": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
         fields["segments"] = {b"a": (7, b"y"), b"b": (3, b"z")}
-        assert (await store.create(new_session(name, idle_ttl_ms=600_000))).version == "v0"
-        assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
-        assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
+        assert (await store.create(new_session(name, idle_ttl_ms=600_000))).version == "a-0"
+        assert await store.commit(commit("a-0", "a-1", session_id=name, **fields)) == Committed()
+        assert await store.commit(commit("a-0", "a-1", session_id=name, **fields)) == Committed()
         again = await store.commit(
-            commit("v1", "v2", session_id=name, event_ids=[digest(1)], lookups=[digest("k")])
+            commit("a-1", "a-2", session_id=name, event_ids=[digest(1)], lookups=[digest("k")])
         )
         assert again == Known(frozenset([digest(1)]), {digest("k"): b"y"})
-        assert isinstance(await store.commit(commit("v0", "b1", session_id=name, writer="b")), Conflict)
+        assert isinstance(await store.commit(commit("a-0", "b1", session_id=name, writer="b")), Conflict)
         assert await store.read_records(name) == {b"1": b"x"}
-        assert await store.read_segments(name, [b"b"], 1) == ("v1", [b"z"], [(3, b"b")])
+        assert await store.read_segments(name, [b"b"], 1) == ("a-1", [b"z"], [(3, b"b")])
         assert await store.segment_names(name, b"a", 9) == [b"b"]
         assert await store.recall(name, digest("k")) == b"y"
 
@@ -365,7 +365,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
             assert snapshot is not None
             n = len(snapshot.state)
             grown = commit(
-                f"v{n}", f"v{n + 1}", session_id=name, state=snapshot.state + b"x", event_ids=[digest(n)]
+                f"a-{n}", f"a-{n + 1}", session_id=name, state=snapshot.state + b"x", event_ids=[digest(n)]
             )
             assert await store.commit(grown) == Committed()
             made[name] = n + 1
@@ -376,7 +376,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
     killed = [name for name in names if cluster.master_of(name) == 0]
     assert killed
     for name in killed:
-        assert await store.commit(commit("v0", "v1", session_id=name, state=b"x")) == Committed()
+        assert await store.commit(commit("a-0", "a-1", session_id=name, state=b"x")) == Committed()
     done.set()
     await asyncio.gather(*committing)
 

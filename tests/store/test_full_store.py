@@ -47,14 +47,14 @@ async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(
     await store.ping()
 
     with pytest.raises(StoreFullError, match="OOM"):
-        await store.commit(commit("v0", "v1", state=LARGE))
+        await store.commit(commit("a-0", "a-1", state=LARGE))
     for _ in range(3):
         with pytest.raises(StoreFullError, match="OOM"):
             await store.ping()
 
     leave_room(own_redis_server, 20 * len(LARGE))
     await store.ping()
-    assert await store.commit(commit("v0", "v1", state=LARGE)) == Committed()
+    assert await store.commit(commit("a-0", "a-1", state=LARGE)) == Committed()
 
 
 async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through(
@@ -63,9 +63,9 @@ async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through
     await store.create(new_session())
     leave_room(own_redis_server, 200_000)
     with pytest.raises(StoreFullError):
-        await store.commit(commit("v0", "v1", state=LARGE))
+        await store.commit(commit("a-0", "a-1", state=LARGE))
     own_redis_server.client.config_set("maxmemory", 0)
-    await store.commit(commit("v0", "v1", state=LARGE))
+    await store.commit(commit("a-0", "a-1", state=LARGE))
 
     assert store._client.room.refused == 0
 
@@ -100,15 +100,15 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             with pytest.raises(StoreFullError, match=r"disk is full: [0-9,]+ bytes are free"):
-                await store.commit(commit("v0", "v1", state=LARGE))
+                await store.commit(commit("a-0", "a-1", state=LARGE))
             failure = await readiness.failure()
             assert failure is not None
             assert "disk is full" in failure
-        assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
+        assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
         assert await readiness.failure() is not None
         filler.unlink()
         assert await readiness.failure() is None
-        assert await store.commit(commit("v1", "v2", state=LARGE)) == Committed()
+        assert await store.commit(commit("a-1", "a-2", state=LARGE)) == Committed()
 
     assert embedded.poll() is None
     assert embedded.pid == pid

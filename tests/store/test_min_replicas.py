@@ -63,8 +63,8 @@ async def test_what_is_acknowledged_is_on_the_replica(store: RedisStore, replica
     await store.ping()
     await store.create(new_session())
     for n in range(50):
-        assert await store.commit(commit(f"v{n}", f"v{n + 1}")) == Committed()
-        assert replica.client.hget("bandit:{s}", "version") == f"v{n + 1}".encode()
+        assert await store.commit(commit(f"a-{n}", f"a-{n + 1}")) == Committed()
+        assert replica.client.hget("bandit:{s}", "version") == f"a-{n + 1}".encode()
     assert await store.delete("s")
     assert replica.client.dbsize() == 0
 
@@ -75,13 +75,13 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(
 ) -> None:
     """A commit that was refused counts once after all, and is acknowledged when it is on the replica."""
     await store.create(new_session(answer=(digest("k"), b"created")))
-    first = commit("v0", "v1", event_ids=[digest(1)])
+    first = commit("a-0", "a-1", event_ids=[digest(1)])
     replica.freeze()
     for call in (
         hasty_store.ping(),
         hasty_store.commit(first),
-        hasty_store.commit(commit("v1", None)),
-        hasty_store.commit(commit("v1", None, event_lookups=[digest(2)])),
+        hasty_store.commit(commit("a-1", None)),
+        hasty_store.commit(commit("a-1", None, event_lookups=[digest(2)])),
         hasty_store.recall("s", digest("k")),
         hasty_store.create(new_session()),
         hasty_store.create(new_session("t")),
@@ -89,14 +89,14 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(
     ):
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
             await call
-    assert isinstance(await hasty_store.commit(commit("v0", "w1", writer="b")), Conflict)
-    assert isinstance(await hasty_store.commit(commit("v1", "w2", event_ids=[digest(1)])), Known)
+    assert isinstance(await hasty_store.commit(commit("a-0", "w1", writer="b")), Conflict)
+    assert isinstance(await hasty_store.commit(commit("a-1", "w2", event_ids=[digest(1)])), Known)
 
     replica.thaw()
 
     await store.ping()
     assert await store.commit(first) == Committed()
-    assert replica.client.hget("bandit:{s}", "version") == b"v1"
+    assert replica.client.hget("bandit:{s}", "version") == b"a-1"
 
 
 @pytest.mark.slow
@@ -106,14 +106,14 @@ async def test_another_worker_acknowledges_nothing_either(
     """Its connection wrote nothing: duplicates, replays, confirmations and sessions found wait all the same."""
     await store.create(new_session(answer=(digest("k"), b"created")))
     replica.freeze()
-    first = commit("v0", "v1", event_ids=[digest(1)])
+    first = commit("a-0", "a-1", event_ids=[digest(1)])
     for call in (hasty_store.commit(first), hasty_store.delete("t")):
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
             await call
     for call in (
         lambda other: other.commit(first),
-        lambda other: other.commit(commit("v1", None)),
-        lambda other: other.commit(commit("v1", None, event_lookups=[digest(2)])),
+        lambda other: other.commit(commit("a-1", None)),
+        lambda other: other.commit(commit("a-1", None, event_lookups=[digest(2)])),
         lambda other: other.recall("s", digest("k")),
         lambda other: other.recall("s", digest("unknown")),
         lambda other: other.create(new_session()),
@@ -136,9 +136,9 @@ async def test_a_full_server_still_confirms(
     await store.create(new_session())
     redis_server.client.config_set("maxmemory", 1)
     with pytest.raises(StoreUnavailableError, match="full"):
-        await store.commit(commit("v0", "v1"))
+        await store.commit(commit("a-0", "a-1"))
 
-    assert await store.commit(commit("v0", None)) == Committed()
+    assert await store.commit(commit("a-0", None)) == Committed()
     assert redis_server.client.dbsize() == replica.client.dbsize() == 1
 
 
@@ -146,7 +146,7 @@ async def test_answers_without_changes_leave_no_key(
     store: RedisStore, replica: RedisServer, redis_server: RedisServer
 ) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", None))
+    await store.commit(commit("a-0", None))
     await store.ping()
     assert not await store.delete("t")
 
@@ -161,21 +161,21 @@ async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
     replica.kill()
     started = asyncio.get_running_loop().time()
     with pytest.raises(StoreUnavailableError, match="too few replicas"):
-        await hasty_store.commit(commit("v0", "v1"))
+        await hasty_store.commit(commit("a-0", "a-1"))
     took = asyncio.get_running_loop().time() - started
     await asyncio.to_thread(replica.start)
     await asyncio.to_thread(wait_until, lambda: in_step(redis_server))
 
     assert took < 15
-    assert await store.commit(commit("v1", "v2")) == Committed()
-    assert replica.client.hget("bandit:{s}", "version") == b"v2"
+    assert await store.commit(commit("a-1", "a-2")) == Committed()
+    assert replica.client.hget("bandit:{s}", "version") == b"a-2"
 
 
 async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url)
     await store.create(new_session())
 
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
 
 
 @pytest.mark.processes
@@ -188,7 +188,7 @@ async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
     killing: asyncio.Task[None] | None = None
     with suppress(StoreUnavailableError):
         while True:
-            await store.commit(commit(f"v{acknowledged}", f"v{acknowledged + 1}"))
+            await store.commit(commit(f"a-{acknowledged}", f"a-{acknowledged + 1}"))
             acknowledged += 1
             if acknowledged == 100:
                 killing = asyncio.create_task(asyncio.to_thread(watched.master.kill))
@@ -199,7 +199,7 @@ async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
     kept = watched.replica.client.hget("bandit:{s}", "version")
 
     assert acknowledged >= 100
-    assert kept in {f"v{acknowledged}".encode(), f"v{acknowledged + 1}".encode()}
+    assert kept in {f"a-{acknowledged}".encode(), f"a-{acknowledged + 1}".encode()}
 
 
 # -- How many replicas have to acknowledge, as they come and go.

@@ -133,10 +133,10 @@ async def test_a_store_that_breaks_the_protocol_is_caught(faulty: type[MemorySto
 async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store) -> None:
     """A commits and loses the reply, B commits, A asks again: committed, and here is what B made of it."""
     await store.create(new_session())
-    await store.commit(commit("v0", "a1", event_ids=[b"e" * 16]))
+    await store.commit(commit("a-0", "a1", event_ids=[b"e" * 16]))
     await store.commit(commit("a1", "b1", writer="b"))
 
-    outcome = await store.commit(commit("v0", "a1", event_ids=[b"e" * 16]))
+    outcome = await store.commit(commit("a-0", "a1", event_ids=[b"e" * 16]))
 
     assert outcome == Committed(await loaded(store))
     assert outcome.snapshot is not None
@@ -144,7 +144,7 @@ async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Sto
 
 
 async def test_a_writer_is_remembered_until_128_others_have_written_after_it(store: Store) -> None:
-    await store.create(new_session())
+    await store.create(new_session(version="v0"))
     await store.commit(commit("v0", "v1", writer="00"))
     for n in range(1, 128):
         await store.commit(commit(f"v{n}", f"v{n + 1}", writer=f"{n:02x}"))
@@ -159,7 +159,7 @@ async def test_a_writer_is_remembered_until_128_others_have_written_after_it(sto
 
 
 async def test_writing_again_renews_a_writers_place(store: Store) -> None:
-    await store.create(new_session())
+    await store.create(new_session(version="v0"))
     await store.commit(commit("v0", "v1", writer="00"))
     await store.commit(commit("v1", "v2", writer="01"))
     await store.commit(commit("v2", "v3", writer="00"))
@@ -234,7 +234,7 @@ async def test_who_created_a_session_is_no_writer_of_it(store: Store) -> None:
     await store.commit(by("b", 1, "a-2"))
 
     assert isinstance(await store.commit(by("a", 2, "a-1")), Committed)
-    assert await store.commit(by("a", 1, "v0")) == Conflict(await loaded(store))
+    assert await store.commit(by("a", 1, "a-0")) == Conflict(await loaded(store))
 
 
 # -- Time in the memory store, by a clock of the test's own.
@@ -249,14 +249,14 @@ def memory(clock: Clock) -> MemoryStore:
 async def test_each_commit_moves_the_deadline_by_the_idle_time(memory: MemoryStore, clock: Clock) -> None:
     await memory.create(new_session(idle_ttl_ms=10_000))
     clock.now = 1009
-    await memory.commit(commit("v0", "v1", idle_ttl_ms=10_000))
+    await memory.commit(commit("a-0", "a-1", idle_ttl_ms=10_000))
     clock.now = 1018.9
     snapshot = await memory.load("s")
     clock.now = 1019
 
     assert snapshot is not None
     assert (snapshot.created_at, snapshot.expires_at) == (1000, 1019)
-    assert await memory.commit(commit("v1", "v2", idle_ttl_ms=10_000)) == NotFound()
+    assert await memory.commit(commit("a-1", "a-2", idle_ttl_ms=10_000)) == NotFound()
 
 
 async def test_sessions_nobody_asks_for_are_dropped_all_the_same(memory: MemoryStore, clock: Clock) -> None:
@@ -271,18 +271,18 @@ async def test_sessions_nobody_asks_for_are_dropped_all_the_same(memory: MemoryS
 
 async def test_a_window_is_counted_from_the_recording(memory: MemoryStore, clock: Clock) -> None:
     await memory.create(new_session())
-    await memory.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await memory.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     clock.now = 1030
-    await memory.commit(commit("v1", "v2", event_ids=[digest(2)]))
+    await memory.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
     clock.now = 1059.9
-    both = await memory.commit(commit("v2", None, event_ids=[digest(1), digest(2)]))
+    both = await memory.commit(commit("a-2", None, event_ids=[digest(1), digest(2)]))
     clock.now = 1060
-    later = await memory.commit(commit("v2", None, event_ids=[digest(1), digest(2)]))
+    later = await memory.commit(commit("a-2", None, event_ids=[digest(1), digest(2)]))
     clock.now = 1090
 
     assert both == Known(frozenset([digest(1), digest(2)]), {})
     assert later == Known(frozenset([digest(2)]), {})
-    assert await memory.commit(commit("v2", "v3", event_ids=[digest(1), digest(2)])) == Committed()
+    assert await memory.commit(commit("a-2", "a-3", event_ids=[digest(1), digest(2)])) == Committed()
 
 
 async def test_time_does_not_follow_a_clock_that_is_set_back(memory: MemoryStore, clock: Clock) -> None:

@@ -48,7 +48,7 @@ def url(server: RedisServer, user: str = "", password: str = SECRET) -> str:
 async def test_any_password_works_when_it_is_percent_encoded(guarded_server: RedisServer) -> None:
     store = RedisStore(url(guarded_server))
     await store.ping()
-    assert (await store.create(new_session())).version == "v0"
+    assert (await store.create(new_session())).version == "a-0"
 
 
 async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: RedisServer) -> None:
@@ -155,9 +155,9 @@ async def use(url: str, **options: object) -> None:
     try:
         await store.ping()
         await store.create(new_session(answer=(digest("c"), b"created")))
-        changed = commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
+        changed = commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
         assert await store.commit(changed) == Committed()
-        assert await store.commit(commit("v1", None, event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
+        assert await store.commit(commit("a-1", None, event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
         assert await store.recall("s", digest("c")) == b"created"
         assert await store.read_records("s") == {b"1": b"x"}
         await store.list(None, 10)
@@ -254,8 +254,8 @@ def with_password(tls_server: RedisServer) -> str:
 
 async def serves(store: Store, session_id: str = "s") -> None:
     await store.ping()
-    assert (await store.create(new_session(session_id, idle_ttl_ms=60_000))).version == "v0"
-    assert await store.commit(commit("v0", "v1", session_id=session_id, event_ids=[digest(1)])) == Committed()
+    assert (await store.create(new_session(session_id, idle_ttl_ms=60_000))).version == "a-0"
+    assert await store.commit(commit("a-0", "a-1", session_id=session_id, event_ids=[digest(1)])) == Committed()
 
 
 async def test_a_server_is_trusted_by_its_own_authority(tls_server: RedisServer, authority: Authority) -> None:

@@ -41,9 +41,9 @@ async def test_connections_that_the_server_closed_are_replaced_unseen(
     for n in range(50):
         redis_server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         if n % 2:
-            assert await store.commit(commit(f"v{n - 1}", f"v{n + 1}")) == Committed()
+            assert await store.commit(commit(f"a-{n - 1}", f"a-{n + 1}")) == Committed()
         else:
-            assert await version(store) == f"v{n}"
+            assert await version(store) == f"a-{n}"
         await store.ping()
 
 
@@ -52,14 +52,14 @@ async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServ
     with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session())
-        await store.commit(commit("v0", "v1", session_id="none"))
+        await store.commit(commit("a-0", "a-1", session_id="none"))
         proxy.arm(*cuts)
 
-        outcome = await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
+        outcome = await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
 
         assert outcome == Committed()
         assert proxy.cut == len(cuts)
-        assert await store.commit(commit("v1", "v2", event_ids=[digest(2)])) == Committed()
+        assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)])) == Committed()
 
 
 async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisServer) -> None:
@@ -68,7 +68,7 @@ async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisSe
         await store.create(new_session("other"))
         proxy.arm("reply")
 
-        assert (await store.create(new_session())).version == "v0"
+        assert (await store.create(new_session())).version == "a-0"
         assert proxy.cut == 1
 
 
@@ -91,11 +91,11 @@ async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_ser
     await store.create(new_session())
     for n in range(4):
         redis_server.client.execute_command("CLIENT", "PAUSE", 500, "ALL")
-        outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)]))
+        outcome = await store.commit(commit(f"a-{n}", f"a-{n + 1}", event_ids=[digest(n)]))
         assert outcome == Committed()
 
-    assert await store.commit(commit("v4", "v5")) == Committed()
-    assert await version(store) == "v5"
+    assert await store.commit(commit("a-4", "a-5")) == Committed()
+    assert await version(store) == "a-5"
     calls = redis_server.client.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert calls > 6
 
@@ -104,8 +104,8 @@ async def test_flushed_scripts_are_sent_again(store: RedisStore, redis_server: R
     await store.create(new_session())
     for n in range(20):
         redis_server.client.script_flush()
-        assert await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)])) == Committed()
-        assert await version(store) == f"v{n + 1}"
+        assert await store.commit(commit(f"a-{n}", f"a-{n + 1}", event_ids=[digest(n)])) == Committed()
+        assert await version(store) == f"a-{n + 1}"
 
 
 async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server: RedisServer) -> None:
@@ -135,7 +135,7 @@ async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server: Redis
 
     await asyncio.gather(*map(steady, names), *(hasty() for _ in range(20)))
 
-    assert await asyncio.gather(*(version(store, name) for name in names)) == ["v0"] * 20
+    assert await asyncio.gather(*(version(store, name) for name in names)) == ["a-0"] * 20
 
 
 async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) -> None:
@@ -144,9 +144,9 @@ async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) 
     redis_server.client.execute_command("CLIENT", "PAUSE", 300, "ALL")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+            await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
 
-    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
+    assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
 
 
 def test_uvloops_own_error_of_a_lost_connection_is_one(
@@ -167,7 +167,7 @@ def test_uvloops_own_error_of_a_lost_connection_is_one(
     async def scenario() -> None:
         store = RedisStore(redis_server.url, StoreOptions(retry_seconds=30.0))
         await store.create(new_session())
-        assert await store.commit(commit("v0", "v1")) == Committed()
+        assert await store.commit(commit("a-0", "a-1")) == Committed()
         await store.close()
 
     monkeypatch.setattr(Connection, "on_connect_check_health", connecting)
@@ -283,14 +283,14 @@ async def test_what_was_under_way_is_acknowledged_once(
 
     snapshots = await asyncio.gather(*map(store.load, NAMES))
     assert [len(one.state) for one in snapshots if one] == list(load.made.values())
-    assert [one.version for one in snapshots if one] == [f"v{n}" for n in load.made.values()]
+    assert [one.version for one in snapshots if one] == [f"a-{n}" for n in load.made.values()]
 
 
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
 async def test_no_call_is_left_without_an_end(own_redis_server: RedisServer, harm: str) -> None:
     store = await store_with_sessions(own_redis_server.url, IMPATIENT[harm])
     own_redis_server.client.execute_command("CLIENT", "PAUSE", 60_000, "ALL")
-    calls = [asyncio.create_task(store.commit(commit("v0", "v1", session_id=name))) for name in NAMES]
+    calls = [asyncio.create_task(store.commit(commit("a-0", "a-1", session_id=name))) for name in NAMES]
     calls += [asyncio.create_task(store.load(name)) for name in NAMES]
     await asyncio.sleep(0)  # They are sent in this turn of the event loop.
     await asyncio.to_thread(getattr(own_redis_server, harm))
@@ -308,7 +308,7 @@ async def test_a_deletion_among_others_that_was_sent_is_not_sent_again(redis_ser
         await store.create(new_session("gone"))
         await store.delete("none")
         proxy.arm("reply")
-        commits = [store.commit(commit("v0", "v1", session_id=name)) for name in NAMES]
+        commits = [store.commit(commit("a-0", "a-1", session_id=name)) for name in NAMES]
 
         deletion, *outcomes = await asyncio.gather(store.delete("gone"), *commits, return_exceptions=True)
 
@@ -353,15 +353,15 @@ async def test_a_large_reply_and_a_large_commit_among_small_ones(redis_server: R
     large = bytes(range(256)) * 20_000
     await store.create(new_session("large", state=large))
     connections = connected_so_far(redis_server)
-    commits = [commit("v0", "v1", session_id=name, event_ids=[digest(name)]) for name in NAMES]
-    grown = commit("v0", "v1", session_id="large", state=large + b"x")
+    commits = [commit("a-0", "a-1", session_id=name, event_ids=[digest(name)]) for name in NAMES]
+    grown = commit("a-0", "a-1", session_id="large", state=large + b"x")
 
     results = await asyncio.gather(store.load("large"), store.commit(grown), *map(store.commit, commits))
 
     assert results[0] is not None
     assert results[0].state in {large, large + b"x"}
     assert results[1:] == [Committed()] * (1 + len(NAMES))
-    assert (await asyncio.gather(*map(store.load, NAMES)))[5].version == "v1"
+    assert (await asyncio.gather(*map(store.load, NAMES)))[5].version == "a-1"
     assert connected_so_far(redis_server) == connections  # That of the creation is used again.
 
 
@@ -385,7 +385,7 @@ async def test_few_connections_serve_many_calls(redis_server: RedisServer) -> No
 
     versions = await asyncio.gather(*(version(store, f"s{n}") for n in range(500)))
 
-    assert versions == ["v0"] * 500
+    assert versions == ["a-0"] * 500
     assert connected(redis_server) <= 6
 
 
@@ -404,7 +404,7 @@ async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server: Re
     refused = [one for one in results if isinstance(one, StoreUnavailableError)]
     assert {str(one) for one in refused} == {"all connections to the store are busy"}
     assert len(refused) == 100 - 2 * CALLS_PER_CONNECTION
-    assert await version(store) == "v0"
+    assert await version(store) == "a-0"
 
 
 async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(redis_server: RedisServer) -> None:
@@ -414,4 +414,4 @@ async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(re
         await store.create(new_session())
     redis_server.client.config_set("maxclients", 10_000)
 
-    assert (await store.create(new_session())).version == "v0"
+    assert (await store.create(new_session())).version == "a-0"

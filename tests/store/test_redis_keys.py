@@ -31,13 +31,13 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
     for n in range(3):
         ttl = None if n == 1 else 60_000 + n
         fields = {"event_ids": [digest(n)], "records": {b"1": b"x"}, **BESIDE}
-        await store.commit(commit(f"v{n}", f"v{n + 1}", idle_ttl_ms=ttl, **fields))
+        await store.commit(commit(f"a-{n}", f"a-{n + 1}", idle_ttl_ms=ttl, **fields))
         snapshot = await store.load("s")
 
         assert snapshot is not None
         assert snapshot.expires_at is not None
         found = deadlines(redis_server)
-        assert len(found) == 5
+        assert len(found) == 4
         assert set(found.values()) == {round(snapshot.expires_at * 1000)}
 
 
@@ -93,7 +93,7 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
     store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=4))
     for ttl in (None, 60_000_000):
         await store.create(new_session(idle_ttl_ms=ttl))
-        await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=ttl))
+        await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], idle_ttl_ms=ttl))
         (bucket,) = [key for key in deadlines(redis_server) if ":seen:" in key]
         number = int(bucket.rsplit(":", 1)[1])
 
@@ -101,21 +101,21 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
         await store.delete("s")
 
 
-async def test_a_permanent_session_has_four_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_permanent_session_has_three_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
 
     permanent = {key for key, deadline in deadlines(redis_server).items() if deadline == -1}
 
-    assert permanent == {f"bandit:{{s}}{part}" for part in ("", ":slots", ":counts", ":log")}
+    assert permanent == {f"bandit:{{s}}{part}" for part in ("", ":slots", ":log")}
 
 
 async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create(new_session(answer=(digest("k"), b"answer")))
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
     await store.delete("s")
     fields = {"event_ids": [digest(2)], "records": {b"1": b"x"}, "answers": {digest("j"): b""}, **BESIDE}
-    await store.commit(commit("v1", "v2", **fields))
+    await store.commit(commit("a-1", "a-2", **fields))
 
     assert redis_server.client.dbsize() == 0
 
@@ -126,7 +126,7 @@ async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redi
         await store.create(new_session(name, idle_ttl_ms=300, answer=(digest("k"), b"answer")))
         n, outcome = 0, Committed()
         while isinstance(outcome, Committed):
-            outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", session_id=name, event_ids=[digest(n)]))
+            outcome = await store.commit(commit(f"a-{n}", f"a-{n + 1}", session_id=name, event_ids=[digest(n)]))
             n += 1
         assert outcome == NotFound()
 
@@ -143,7 +143,7 @@ async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisS
 
     assert await store.recall("s", digest("k")) == b"answer"
     store._client.clock.observe(12345.0)
-    assert await store.commit(commit("v0", "v1", lookups=[digest("j")])) == Committed()
+    assert await store.commit(commit("a-0", "a-1", lookups=[digest("j")])) == Committed()
     store._client.clock.observe(12345.0)
     assert await store.delete("s") is True
 
@@ -169,11 +169,11 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
         snapshot = await store.load("s")
         assert snapshot is not None
         if field in {"version", "state"}:
-            assert await store.commit(commit("v0", "v1", checksum=b"checksum")) == Conflict(snapshot)
+            assert await store.commit(commit("a-0", "a-1", checksum=b"checksum")) == Conflict(snapshot)
             assert redis_server.client.hgetall("bandit:{s}") == before
 
 
-@pytest.mark.parametrize("part", ["counts", "log", "slots", "segments", "played"])
+@pytest.mark.parametrize("part", ["log", "slots", "segments", "played"])
 async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
     store: RedisStore, redis_server: RedisServer, part: str
 ) -> None:
@@ -183,7 +183,7 @@ async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
     before = redis_server.client.hgetall("bandit:{s}")
 
     with pytest.raises(StateCorruptError):
-        await store.commit(commit("v0", "v1", **all_parts))
+        await store.commit(commit("a-0", "a-1", **all_parts))
     assert redis_server.client.hgetall("bandit:{s}") == before
     assert set(redis_server.client.keys("bandit:{s}*")) == {b"bandit:{s}", b"bandit:{s}:%b" % part.encode()}
 
@@ -197,7 +197,7 @@ async def test_a_session_key_of_another_type_is_a_session_without_anything(
 
     assert snapshot is not None
     assert snapshot[:3] == ("", b"", b"")
-    assert await store.commit(commit("v0", "v1")) == Conflict(snapshot)
+    assert await store.commit(commit("a-0", "a-1")) == Conflict(snapshot)
     assert await store.create(new_session()) == snapshot
     assert await store.delete("s") is True
 
@@ -216,8 +216,8 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
 def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
     keys = Keys("p", 86400).at("s", 86400.0 * 10)
 
-    assert keys.all[:4] == ("p:{s}", "p:{s}:slots", "p:{s}:counts", "p:{s}:log")
-    assert keys.all[4:6] == ("p:{s}:segments", "p:{s}:played")
-    assert keys.all[6:-1] == tuple(f"p:{{s}}:seen:{n}" for n in range(34, 42))
+    assert keys.all[:3] == ("p:{s}", "p:{s}:slots", "p:{s}:log")
+    assert keys.all[3:5] == ("p:{s}:segments", "p:{s}:played")
+    assert keys.all[5:-1] == tuple(f"p:{{s}}:seen:{n}" for n in range(34, 42))
     assert keys.all[-1] == "p:{s}:probe"
     assert keys.numbers == "34 35 36 37 38 39 40 41"

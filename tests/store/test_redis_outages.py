@@ -35,22 +35,22 @@ async def has_version(store: RedisStore, wanted: str) -> bool:
 async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own_redis_server: RedisServer) -> None:
     store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, retry_seconds=0.3))
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", session_id="none"))
+    await store.commit(commit("a-0", "a-1", session_id="none"))
     own_redis_server.freeze()
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError, match="in time"):
-        await store.commit(commit("v0", "v1"))
+        await store.commit(commit("a-0", "a-1"))
     committing = time.monotonic() - started
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError, match="in time"):
         await store.ping()
     pinging = time.monotonic() - started
     own_redis_server.thaw()
-    await until(lambda: has_version(store, "v1"))
+    await until(lambda: has_version(store, "a-1"))
 
     assert committing < 10
     assert pinging < 10
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
     await store.ping()
 
 
@@ -58,7 +58,7 @@ async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: Re
     store = RedisStore(own_redis_server.url, StoreOptions(retry_seconds=15))
     await store.create(new_session())
     own_redis_server.stop()
-    waiting = asyncio.create_task(store.commit(commit("v0", "v1")))
+    waiting = asyncio.create_task(store.commit(commit("a-0", "a-1")))
     await asyncio.to_thread(own_redis_server.start)
 
     assert await waiting == Committed()
@@ -70,7 +70,7 @@ async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_s
     own_redis_server.kill()
     for _ in range(3):
         with pytest.raises(StoreUnavailableError, match="no connection"):
-            await store.commit(commit("v0", "v1"))
+            await store.commit(commit("a-0", "a-1"))
     started = time.monotonic()
     for call in (
         store.load("s"),
@@ -85,7 +85,7 @@ async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_s
     await asyncio.to_thread(own_redis_server.start)
 
     assert failing < 10
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
 
 
 # -- Every way a server refuses is told by its own words, with any version of redis-py.
@@ -172,7 +172,7 @@ async def commit_until_it_fails(store: RedisStore, name: str, acknowledged: dict
     with suppress(StoreUnavailableError):
         while True:
             n = acknowledged[name]
-            grown = commit(f"v{n}", f"v{n + 1}", session_id=name, writer=f"{n:x}", event_ids=[digest(n)])
+            grown = commit(f"a-{n}", f"a-{n + 1}", session_id=name, writer=f"{n:x}", event_ids=[digest(n)])
             assert await store.commit(grown) == Committed()
             acknowledged[name] = n + 1
 
@@ -238,8 +238,8 @@ def unheeded(loop: Loop, scenario: Callable[[], Awaitable[object]]) -> list[str]
 def calls_to(store: RedisStore) -> list[asyncio.Task[Any]]:
     """Commits, views and large commits, which have a connection each."""
     large = bytes(100_000)
-    calls = [store.commit(commit("v0", "v1", session_id=name, event_ids=[digest(name)])) for name in NAMES]
-    calls += [store.commit(commit("v0", "v1", session_id=name, state=large)) for name in NAMES[:4]]
+    calls = [store.commit(commit("a-0", "a-1", session_id=name, event_ids=[digest(name)])) for name in NAMES]
+    calls += [store.commit(commit("a-0", "a-1", session_id=name, state=large)) for name in NAMES[:4]]
     return [asyncio.create_task(call) for call in (*calls, *map(store.load, NAMES), store.ping())]
 
 

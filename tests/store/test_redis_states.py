@@ -32,7 +32,7 @@ async def refused(store: RedisStore, reason: str) -> None:
     with pytest.raises(StoreUnavailableError, match=reason):
         await store.ping()
     with pytest.raises(StoreUnavailableError, match=reason):
-        await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=60_000))
+        await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], idle_ttl_ms=60_000))
     with pytest.raises(StoreUnavailableError, match=reason):
         await store.create(new_session("t", answer=(digest("k"), b"answer")))
 
@@ -41,7 +41,7 @@ async def healed(store: RedisStore) -> None:
     """Nothing of what was refused is there, and everything works."""
     await store.ping()
     assert await store.load("t") is None
-    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
+    assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
 
 
 async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, redis_server: RedisServer) -> None:
@@ -49,12 +49,12 @@ async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, r
     try:
         await refused(store, "full")
         snapshot = await store.load("s")
-        assert await store.commit(commit("v0", None)) == Committed()
+        assert await store.commit(commit("a-0", None)) == Committed()
     finally:
         redis_server.client.config_set("maxmemory", 0)
 
     assert snapshot is not None
-    assert snapshot.version == "v0"
+    assert snapshot.version == "a-0"
     await healed(store)
 
 
@@ -66,9 +66,9 @@ async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
 
     await refused(store, "READONLY")
     calls = [
-        store.commit(commit("v0", None)),
-        store.commit(commit("v0", "v1", session_id="unknown")),
-        store.commit(commit("x", "v1")),
+        store.commit(commit("a-0", None)),
+        store.commit(commit("a-0", "a-1", session_id="unknown")),
+        store.commit(commit("x", "a-1")),
         store.create(new_session()),
         store.load("s"),
         store.load("unknown"),
@@ -179,7 +179,7 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
 
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     outcome = await store.commit(
-        commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
+        commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
     )
 
     assert outcome == Committed()

@@ -85,8 +85,8 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     fields = {"event_ids": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
 
-    assert await store.commit(commit("v0", "v1", **fields)) == Committed()
-    assert await store.commit(commit("v1", None)) == Committed()
+    assert await store.commit(commit("a-0", "a-1", **fields)) == Committed()
+    assert await store.commit(commit("a-1", None)) == Committed()
     assert await store.recall("s", digest("k")) == b"answer"
     assert await store.read_records("s") == {b"1": b"x"}
     assert list((await store.list(None, 10)).session_ids) == ["s"]
@@ -102,14 +102,14 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
 
 async def test_what_was_committed_is_there_after_a_kill(server: RedisServer, store: RedisStore) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     server.kill()
     server.start()
 
     snapshot = await store.load("s")
 
     assert snapshot is not None
-    assert snapshot.version == "v1"
+    assert snapshot.version == "a-1"
     assert "NOPERM" not in (server.folder / "server.log").read_text()
 
 

@@ -28,7 +28,7 @@ class Load:
         while not self._done:
             n = self.made[name]
             grown = commit(
-                f"v{n}", f"v{n + 1}", session_id=name, state=b"x" * (n + 1), event_ids=[digest((name, n))]
+                f"a-{n}", f"a-{n + 1}", session_id=name, state=b"x" * (n + 1), event_ids=[digest((name, n))]
             )
             assert await self._store.commit(grown) == Committed()
             self.made[name] = n + 1

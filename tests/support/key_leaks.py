@@ -4,7 +4,7 @@ import re
 
 import redis
 
-KEY = re.compile(r"(?P<session>[^{}]+:\{[^{}]+\})(?P<part>|:slots|:counts|:log|:segments|:played|:seen:\d+)")
+KEY = re.compile(r"(?P<session>[^{}]+:\{[^{}]+\})(?P<part>|:slots|:log|:segments|:played|:seen:\d+)")
 
 
 def leaks(client: redis.Redis) -> list[str]:

@@ -1,6 +1,7 @@
 """Short ways to write sessions and commits."""
 
 import hashlib
+from collections import defaultdict
 from typing import Any
 
 from service.commit.cache import SessionCache
@@ -9,7 +10,7 @@ from service.commit.schemas import Schemas
 from service.learners import REGISTRY
 from service.sessions.service import Sessions
 from service.settings import Settings
-from service.store.base import Commit, NewSession, Snapshot, Store, Written
+from service.store.base import DOUBLE, GROUP, INCREMENT, Commit, NewSession, Rows, Snapshot, Store, Written
 from service.telemetry.metrics import Labels, Metrics
 
 
@@ -30,7 +31,9 @@ def digest(text: object) -> bytes:
 
 
 def new_session(session_id: str = "s", **fields: Any) -> NewSession:
-    return NewSession(**({"session_id": session_id, "version": "v0", "spec": b"spec", "state": b"state0"} | fields))
+    return NewSession(
+        **({"session_id": session_id, "version": "a-0", "spec": b"spec", "state": b"state0"} | fields)
+    )
 
 
 def commit(expected: str, version: str | None, **fields: Any) -> Commit:
@@ -38,6 +41,7 @@ def commit(expected: str, version: str | None, **fields: Any) -> Commit:
     written = None
     if version is not None:
         given = {"version": version, "state": f"state of {version}".encode()}
+        fields |= {"counts": increments(fields.get("counts", {}))}
         written = Written(**given | {name: fields.pop(name) for name in Written._fields if name in fields})
     return Commit(**({"session_id": "s", "writer": "a", "expected": expected, "written": written} | fields))
 
@@ -53,3 +57,13 @@ async def version(store: Store, session_id: str = "s") -> str | None:
     """The version of a session, None without one."""
     snapshot = await store.load(session_id)
     return snapshot.version if snapshot is not None else None
+
+
+def increments(rows: Rows) -> dict[int, bytes]:
+    """What adds these counts, as commits have it."""
+    found = defaultdict[int, bytes](bytes)
+    for arm, row in rows.items():
+        for kind, amount in enumerate(row):
+            if amount:
+                found[arm // GROUP] += INCREMENT.pack(kind * GROUP + arm % GROUP + 1, DOUBLE, amount)
+    return dict(found)

@@ -17,16 +17,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from sys import intern
 from typing import Any, NamedTuple
 
 from redis import crc, exceptions
-from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
+from redis.exceptions import AskError, ClusterDownError, MovedError, NoScriptError, RedisError
 
 from ...errors import StateCorruptError, StoreUnavailableError
 from ..base import StoreFullError, StoreOptions, WrongTypeError
 from . import scripts
-from .connection import Call, RedisArgument, ServerConnections, wait_for_place
-from .scripts import Keys, Script
+from .connection import LARGE_BYTES, Call, Pipeline, RedisArgument, ServerConnections, packed, wait_for_place
+from .scripts import Keys, Left, Script
 from .url import Address, Master, failure_of, read_url
 
 log = logging.getLogger(__name__)
@@ -142,8 +143,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; the upper limit of the random pause before a retry, which doubles from the first to the longest."""
 MAX_KEY_CORRECTIONS = 5
 """Attempts to send the keys of all buckets of a session before the store counts as unavailable."""
-MAX_LISTED = 10_000
-"""Sessions whose other buckets a worker remembers."""
+MAX_LEFT = 20_000
+"""Sessions of which a worker remembers what its last call found."""
 
 
 class RedisClient(ABC):
@@ -174,8 +175,12 @@ class RedisClient(ABC):
         self._replica_seconds = min(options.replica_seconds, options.reply_seconds / 2)
         self._places = asyncio.Semaphore(options.max_connections * CALLS_PER_CONNECTION)
         self._down_since: float | None = None
-        self._listed: dict[str, Sequence[int]] = {}
-        """Session to the numbers of its buckets, where they were other than the time suggests."""
+        self.left: dict[str, Left] = {}
+        """Session to what is known of its buckets."""
+
+    @abstractmethod
+    def ready(self, key: str) -> Pipeline | None:
+        """Return the open connection that calls on a key share; None where one has to be opened first."""
 
     @abstractmethod
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
@@ -193,7 +198,12 @@ class RedisClient(ABC):
         ]
 
     async def run_on_session(
-        self, script: Script, session_id: str, tail: Sequence[RedisArgument], others: Sequence[str] = ()
+        self,
+        script: Script,
+        session_id: str,
+        tail: Sequence[RedisArgument],
+        others: Sequence[str] = (),
+        started: float | None = None,
     ) -> Sequence[Any]:
         """Run a script on all keys of a session, and return its reply from the outcome on.
 
@@ -205,18 +215,60 @@ class RedisClient(ABC):
         script : takes the keys of ``Keys.at``
         tail : arguments behind the numbers and the width of the buckets
         others : keys that are not the session's; they come before the last one
+        started : when it was first tried, by the monotonic clock; None for now
         """
         for _ in range(MAX_KEY_CORRECTIONS):
-            keys = self.keys.at(session_id, self.clock.now(), self._listed.get(session_id, ()))
+            left = self.left.get(session_id)
+            keys = self.keys.at(session_id, self.clock.now(), left.listed if left is not None else "")
             args = (keys.numbers, self.keys.bucket_ms, *tail)
             every = (*keys.all[:-1], *others, keys.all[-1]) if others else keys.all
-            reply = await self.run(script, every, args, replica_seconds=self._replica_seconds)
+            reply = await self.run(script, every, args, replica_seconds=self._replica_seconds, started=started)
             if reply[0] != b"KEYS":
                 return reply
-            if len(self._listed) >= MAX_LISTED:
-                self._listed.clear()
-            self._listed[session_id] = scripts.bucket_numbers(reply[1])
+            self.leave(session_id, "", reply[1])
         raise StoreUnavailableError("the store's clock jumps")
+
+    def leave(self, session_id: str, version: str, listed: bytes, expires: bool = False) -> None:
+        """Remember what a session has: see ``Left``."""
+        if session_id not in self.left and len(self.left) >= MAX_LEFT:
+            del self.left[next(iter(self.left))]
+        self.left[session_id] = Left(version, intern(scripts.text(listed)), expires)
+
+    async def run_plain(self, keys: Sequence[str], args: Sequence[RedisArgument], started: float) -> bool:
+        """Run ``commit_plain.lua`` once, on an open connection; return whether it has certainly written.
+
+        There are no retries, no places and no timers here: where anything is not as it mostly is, the caller sends
+        ``commit.lua``, which finds out what has become of the first try.
+
+        Raises
+        ------
+        StoreUnavailableError
+            where a lost reply has taken all the time for retries.
+        """
+        script, replicas = scripts.COMMIT_PLAIN, self._options.min_replicas
+        pipeline, call = self.ready(keys[0]), (len(keys), *keys, *args)
+        if self._down_since is not None or self.room.refused:
+            return False
+        try:
+            self.room.check(LARGE_BYTES)
+            if replicas:
+                alone = Call(("EVALSHA", script.sha, *call), script.source, replicas, self._replica_seconds)
+                reply = await self._send(alone)
+            elif pipeline is None or len(command := packed(("EVALSHA", script.sha, *call))) >= LARGE_BYTES:
+                return False
+            else:
+                try:
+                    reply = await pipeline.send(command)
+                except NoScriptError:  # This server has not seen it yet.
+                    reply = await pipeline.send(packed(("EVAL", script.source, *call)))
+        except StoreFullError:
+            return False
+        except RedisError as error:
+            if failure_of(error).is_transient:
+                self._on_failure(error, started)
+            return False
+        self.clock.observe(int(reply[0]) + int(reply[1]) / 1e6, started)
+        return bool(reply[2] == b"OK")
 
     async def run(
         self,
@@ -225,6 +277,7 @@ class RedisClient(ABC):
         args: Sequence[RedisArgument] = (),
         *,
         replica_seconds: float = 0.0,
+        started: float | None = None,
     ) -> Sequence[Any]:
         """Run a script, and return its reply from the outcome on.
 
@@ -233,6 +286,7 @@ class RedisClient(ABC):
         keys : KEYS of the script, one or more; in a cluster all of one slot
         args : ARGV of the script, without the last one, which says whether the call waits for replicas
         replica_seconds : timeout for ``min_replicas`` replicas to have what the reply is based on; 0 waits for none
+        started : as ``run_on_session`` has it
 
         Raises
         ------
@@ -248,7 +302,7 @@ class RedisClient(ABC):
         try:
             if script.writes and room.folder is not None:
                 room.check(size_of(args))
-            reply = await self._retried(self._send, call, script.is_repeatable, script.retry_seconds)
+            reply = await self._retried(self._send, call, script.is_repeatable, script.retry_seconds, started)
         except StoreFullError:
             room.refused = max(room.refused, size_of(args) if script.writes else 0)
             raise
@@ -268,8 +322,9 @@ class RedisClient(ABC):
         call: Call,
         is_repeatable: bool = True,
         retry_seconds: float | None = None,
+        started: float | None = None,
     ) -> Any:
-        started, pause, options = time.monotonic(), FIRST_PAUSE, self._options
+        started, pause, options = started or time.monotonic(), FIRST_PAUSE, self._options
         while True:
             try:
                 if self._places.locked():
@@ -281,18 +336,24 @@ class RedisClient(ABC):
                 finally:
                     self._places.release()
             except RedisError as error:
-                failure, now = failure_of(error), time.monotonic()
-                may_retry = failure.is_transient and (is_repeatable or not call.sent)
-                if may_retry and self._down_since is None:
-                    self._down_since = now
-                limit = options.retry_seconds if retry_seconds is None else retry_seconds
-                if not may_retry or now >= min(started, self._down_since or started) + limit:
-                    raise failure.kind(failure.reason) from error
+                self._on_failure(error, started, retry_seconds, is_safe=is_repeatable or not call.sent)
             else:
                 self._down_since = None
                 return reply
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads load, guards nothing
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _on_failure(
+        self, error: RedisError, started: float, retry_seconds: float | None = None, *, is_safe: bool = True
+    ) -> None:
+        """Raise what a failed try means, unless another one is in time, and safe."""
+        failure, now = failure_of(error), time.monotonic()
+        may_retry = failure.is_transient and is_safe
+        if may_retry and self._down_since is None:
+            self._down_since = now
+        limit = self._options.retry_seconds if retry_seconds is None else retry_seconds
+        if not may_retry or now >= min(started, self._down_since or started) + limit:
+            raise failure.kind(failure.reason) from error
 
 
 class ServerClient(RedisClient):
@@ -303,6 +364,9 @@ class ServerClient(RedisClient):
         master = Master(sentinels, service, settings) if sentinels else None
         self._server = ServerConnections(settings, options, master)
         super().__init__(options, self._server.send)
+
+    def ready(self, key: str) -> Pipeline | None:  # noqa: ARG002 - there is one server
+        return self._server.ready
 
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
         return [await self._retried(self._send, Call(command))]
@@ -361,10 +425,18 @@ class ClusterClient(RedisClient):
         for server in self._servers.values():
             await server.close()
 
+    def ready(self, key: str) -> Pipeline | None:
+        address = self._master_of(key)
+        return self._servers[address].ready if address in self._servers else None
+
+    def _master_of(self, key: str) -> Address | None:
+        slot = slot_of(key)
+        return next((one.master for one in self._ranges if one.first <= slot <= one.last), None)
+
     async def _send_by_slot(self, call: Call) -> Any:
-        slot, call.asking = slot_of(str(call.command[3])), False
-        ranges = await self._map(call)
-        address = next((one.master for one in ranges if one.first <= slot <= one.last), None)
+        call.asking = False
+        await self._map(call)
+        address = self._master_of(str(call.command[3]))
         for _ in range(MAX_REDIRECTIONS if address else 0):
             assert address is not None  # noqa: S101 - without an address the loop does not run
             try:

@@ -221,7 +221,7 @@ def attached_in(reply: bytes) -> int:
 
 # -- The connections of a worker to one Redis server, and calls on them.
 
-UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"KEYS"})
+UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"KEYS", b"OTHER"})
 """Outcomes after which the caller calls again; no client gets an answer based on them, so no replica needs them."""
 LARGE_BYTES = 65_536
 """A command as long as this does not hold up others on the connection that they share."""
@@ -294,9 +294,7 @@ class ServerConnections:
         if alone:
             pipeline = await self._take()
         else:
-            shared = self._shared
-            is_usable = shared is not None and shared.is_open and (self._master is None or self._is_current(shared))
-            pipeline = shared if shared is not None and is_usable else await self._open_shared()
+            pipeline = self.ready or await self._open_shared()
         try:
             if call.asking:
                 pipeline.send(ASKING).cancel()  # Its reply has a place, and is dropped.
@@ -333,6 +331,12 @@ class ServerConnections:
                 pipeline.close()
         if self._master is not None:
             await self._master.close()
+
+    @property
+    def ready(self) -> Pipeline | None:
+        """The connection that calls share, if one can be sent on it now."""
+        shared = self._shared
+        return shared if shared is not None and self._is_current(shared) else None
 
     def _is_current(self, pipeline: Pipeline) -> bool:
         return pipeline.is_open and (self._master is None or self._master.is_current(pipeline.address))

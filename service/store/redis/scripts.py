@@ -6,13 +6,11 @@ No other module spells a key.
 key                                type  holds
 =================================  ====  ==============================================================
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
-                                         ``writers`` (last version of each writer), ``counts`` (of arms, where
-                                         these are few), ``buckets``
-                                         (number and deadline of each ``seen`` hash), ``summary`` and
-                                         ``about`` (what lists show), ``samples`` (how many) and
-                                         ``~<n>`` (a sample of its history)
+                                         ``writers`` (last version of each writer), ``#<n>`` (counts of
+                                         16 arms), ``buckets`` (number and deadline of each ``seen``
+                                         hash), ``summary`` and ``about`` (what lists show),
+                                         ``samples`` (how many) and ``~<n>`` (a sample of its history)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
-``<prefix>:{<session id>}:counts`` hash  counts of arms, to which commits add
 ``<prefix>:{<session id>}:log``    strm  the session's log
 ``<prefix>:{<session id>}:segments`` hash  segments: name -> record
 ``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
@@ -27,7 +25,7 @@ key                                type  holds
                                          time until which they count
 =================================  ====  ==============================================================
 
-The braces are a hash tag: a cluster keeps all keys of a session on one node. The first six are permanent
+The braces are a hash tag: a cluster keeps all keys of a session on one node. The first five are permanent
 in sessions without idle expiry; every other key has a deadline. A time bucket covers a quarter of the dedupe
 window of the worker that begins it, and expires a window and a quarter after its end. Sessions list their buckets,
 so that each worker finds all of them, whatever its own window is.
@@ -39,25 +37,43 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from .. import base
-from ..base import ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Row, Snapshot, Written
+from ..base import (
+    GROUP,
+    VECTOR,
+    ArmCounts,
+    Commit,
+    Known,
+    Listed,
+    Log,
+    LogEntry,
+    ReadSegments,
+    Rows,
+    Snapshot,
+    Vectors,
+    Written,
+)
 from .connection import RedisArgument
 
 BUCKETS_PER_WINDOW = 4
 OLDEST, NEWEST = -6, 1
 """Buckets that scripts mostly need, relative to the present one by the worker's clock; one spare later than it."""
-_RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
+MAX_AHEAD = 8
+"""Buckets later than the present one that may be what event ids go to, after a clock was set back: two windows."""
+_LISTED_BUCKET = re.compile(r"([0-9]+)=([0-9]+)")
+_RECORDS, _LOG, _PROBE = ":slots", ":log", ":probe"
 _SEGMENTS, _PLAYED, _SEEN = ":segments", ":played", ":seen:"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
 SAMPLE = b"~"
-"""Kind byte of the fields of a session that hold its history; a number follows."""
+COUNTED = b"#"
+"""Kind bytes of the fields of a session that hold its history, and its counts of arms; a number follows."""
 
 
 class SessionKeys(NamedTuple):
@@ -71,13 +87,52 @@ class SessionKeys(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _numbers(present: int, also: tuple[int, ...]) -> tuple[Sequence[str], str]:
-    """Return the numbers of buckets near the present one, and others, as texts, and all of them joined.
+def _numbers(present: int, listed: str) -> tuple[Sequence[str], str]:
+    """Return the numbers of buckets near the present one, and of listed ones, as texts, and all of them joined.
 
     Most sessions have the same.
     """
+    also = (int(number) for number, _ in _LISTED_BUCKET.findall(listed))
     texts = [str(number) for number in sorted({*range(present + OLDEST, present + NEWEST + 1), *also})]
     return texts, " ".join(texts)
+
+
+@dataclass(slots=True)
+class Left:
+    """What a worker knows of a session beside its state, since it read or wrote that last."""
+
+    version: str
+    """Which this worker has committed, and which names it; empty where another has, or none."""
+    listed: str
+    """Field ``buckets`` at that version."""
+    expires: bool
+    """Whether the session has an idle deadline."""
+
+
+class Buckets(NamedTuple):
+    """What a list of buckets says at a time."""
+
+    numbers: Sequence[str]
+    """The present one first, if it is listed."""
+    deadlines: Sequence[int]
+    """Unix milliseconds, in the same order."""
+    present: tuple[int, int]
+    """From when and until when the first one is what event ids go to, and all of them are remembered; Unix
+    milliseconds, both 0 where it is not."""
+    until: float
+    """When the first of them is forgotten, in Unix milliseconds."""
+
+
+@lru_cache(maxsize=256)
+def buckets_of(listed: str, width: int, now_ms: int) -> Buckets:
+    """Read a list of buckets; ``now_ms`` is the beginning of the present one, of ``width`` milliseconds."""
+    number = now_ms // width
+    deadlines = {int(each): int(deadline) for each, deadline in _LISTED_BUCKET.findall(listed)}
+    numbers = sorted(deadlines, key=lambda each: each != number)
+    until = min(deadlines.values(), default=math.inf)
+    is_first = number in deadlines and not any(number < each <= number + MAX_AHEAD for each in deadlines)
+    present = (now_ms, int(min(now_ms + width, until))) if is_first else (0, 0)
+    return Buckets([str(each) for each in numbers], [deadlines[each] for each in numbers], present, until)
 
 
 class Keys:
@@ -116,10 +171,6 @@ class Keys:
         """Return the key of the hash with records beside the state."""
         return self.session(session_id) + _RECORDS
 
-    def counts(self, session_id: str) -> str:
-        """Return the key of the hash with counts beside the state."""
-        return self.session(session_id) + _COUNTS
-
     def log(self, session_id: str) -> str:
         """Return the key of the session's log."""
         return self.session(session_id) + _LOG
@@ -152,20 +203,20 @@ class Keys:
     def whole(self, session_id: str) -> tuple[str, ...]:
         """Return the keys that have a session's name alone: all but time buckets."""
         key = self.session(session_id)
-        return (key, key + _RECORDS, key + _COUNTS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
+        return (key, key + _RECORDS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
 
-    def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
+    def at(self, session_id: str, seconds: float, listed: str = "") -> SessionKeys:
         """Return the keys of a session at a time.
 
         Parameters
         ----------
         session_id : of the session
         seconds : Unix seconds by the store's clock
-        also : numbers of buckets that the session lists
+        listed : field ``buckets`` of the session, as far as it is known
         """
         key = f"{self.before_id}{session_id}}}"
-        numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), tuple(also))
-        whole = (key, key + _RECORDS, key + _COUNTS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
+        numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), listed)
+        whole = (key, key + _RECORDS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
         buckets = [f"{key}{_SEEN}{number}" for number in numbers]
         return SessionKeys((*whole, *buckets, key + _PROBE), joined)
 
@@ -187,7 +238,7 @@ class Script:
     Parameters
     ----------
     name : its path in ``lua``, without the ending
-    functions : paths of files that it begins with, behind ``prelude.lua``
+    functions : paths of files that it begins with, behind ``prelude.lua`` if ``prelude`` says so
     writes : whether it needs room in the store
     repeats : whether running it twice gives the right answer: if not, it is retried only if it was not sent
     retry : seconds for which it is retried; None for the option ``retry_seconds``
@@ -199,11 +250,18 @@ class Script:
     """
 
     def __init__(
-        self, name: str, *functions: str, writes: bool = False, repeats: bool = True, retry: float | None = None
+        self,
+        name: str,
+        *functions: str,
+        writes: bool = False,
+        repeats: bool = True,
+        retry: float | None = None,
+        prelude: bool = True,
     ) -> None:
         folder = files(__package__) / "lua"
         self.name, self.writes, self.is_repeatable, self.retry_seconds = name, writes, repeats, retry
-        self.source = b"".join([(folder / f"{part}.lua").read_bytes() for part in ("prelude", *functions, name)])
+        parts = (*(["prelude"] if prelude else []), *functions, name)
+        self.source = b"".join([(folder / f"{part}.lua").read_bytes() for part in parts])
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()
 
 
@@ -211,6 +269,7 @@ CREATE = Script("create", writes=True)
 LOAD = Script("load")
 RECALL = Script("recall")
 COMMIT = Script("commit", "sums", "writers", writes=True)
+COMMIT_PLAIN = Script("commit_plain", "sums", writes=True, prelude=False)
 RECORDS = Script("beside/records")
 COUNTS = Script("beside/counts")
 LOG = Script("beside/log")
@@ -241,59 +300,28 @@ ACQUIRE_LEASE = Script("reminders/acquire_lease", writes=True)
 ANNOUNCE = Script("announce", writes=True, retry=0.1)
 
 
-# -- The counts of arms as Redis has them.
-#
-# A field for each arm holds them packed, as numbers of MessagePack, which the script of a commit unpacks, adds to
-# and packs again: feedbacks, losses, and the others where one of them is not 0. Commits of sessions with few arms
-# add to one value of the session instead, with a text of MessagePack for each arm, by index: they write to one key
-# alone. What a session has in both ways is added up.
+# -- The counts of arms as Redis has them: the numbers of a vector one after the other, in MessagePack.
 
 _LAYOUTS = {first: struct.Struct(f">{kind}") for first, kind in zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)}
 """First byte of a number to what follows; other first bytes are small integers themselves."""
-_LENGTHS = {first: struct.Struct(f">{kind}") for first, kind in ((0xD9, "B"), (0xDA, "H"))}
-"""First byte of a text that is not short to what its length is."""
 _WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
 """First bytes of integers, and what these are less than."""
 
 
-def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Row]:
-    """Read the counts of arms by index, which may lack the last ones where these are 0; what is no number is 0."""
-    return {int(arm): _unpacked(value) for arm, value in fields if arm.isdigit()}
+def read_vectors(fields: Iterable[tuple[bytes, bytes | None]]) -> Vectors:
+    """Read vectors by group, of their fields in the session's hash; what is no number is 0."""
+    return {int(name[1:]): _vector(data or b"") for name, data in fields if name[1:].isdigit()}
 
 
-def with_joined(rows: dict[int, Row], joined: bytes | None) -> dict[int, Row]:
-    """Add the counts of all arms that a session has as one value to those of its fields, and return these.
-
-    Parameters
-    ----------
-    rows : index of an arm to its counts, as ``read_fields`` gives them; they are changed
-    joined : that value, None where there is none; what was changed by hand to something else counts as 0
-    """
-    for arm, data in enumerate(_texts(joined or b"")):
-        rows[arm] = [sum(pair) for pair in zip_longest(rows.get(arm, ()), _unpacked(data), fillvalue=0)]
-    return rows
-
-
-def _texts(data: bytes) -> Iterator[bytes]:
-    """Yield the texts of MessagePack that follow each other, up to one that is none or is cut."""
-    at = 0
-    while at < len(data):
-        first, at = data[at], at + 1
-        if 0xA0 <= first < 0xC0:
-            size = first - 0xA0
-        elif first in _LENGTHS and at + _LENGTHS[first].size <= len(data):
-            (size,) = _LENGTHS[first].unpack_from(data, at)
-            at += _LENGTHS[first].size
-        else:
-            return
-        yield data[at : at + size]
-        at += size
-
-
-def packed(row: Row) -> bytes:
-    """Pack the counts of an arm."""
-    feedbacks, losses, *others = ArmCounts(*row)
-    return b"".join(map(_packed, (feedbacks, losses, *(others if any(others) else ()))))
+def pack_rows(rows: Rows) -> dict[bytes, bytes]:
+    """Return the fields that hold the counts of arms."""
+    vectors: dict[int, list[float]] = {}
+    for arm, row in rows.items():
+        vectors.setdefault(arm // GROUP, [0] * VECTOR)[arm % GROUP :: GROUP] = ArmCounts(*row)
+    for vector in vectors.values():
+        while vector and not vector[-1]:
+            vector.pop()
+    return {COUNTED + b"%d" % group: b"".join(map(_packed, vector)) for group, vector in vectors.items()}
 
 
 def _packed(number: float) -> bytes:
@@ -305,18 +333,18 @@ def _packed(number: float) -> bytes:
     return bytes((first,)) + _LAYOUTS[first].pack(int(number))
 
 
-def _unpacked(row: bytes) -> list[float]:
+def _vector(data: bytes) -> list[float]:
     numbers, at = list[float](), 0
-    while at < len(row):
-        first, at = row[at], at + 1
-        if (layout := _LAYOUTS.get(first)) is not None and at + layout.size <= len(row):
-            numbers += layout.unpack_from(row, at)
+    while at < len(data):
+        first, at = data[at], at + 1
+        if (layout := _LAYOUTS.get(first)) is not None and at + layout.size <= len(data):
+            numbers += layout.unpack_from(data, at)
             at += layout.size
         elif first < 0x80 or first >= 0xE0:
             numbers.append(first - 256 * (first >= 0xE0))
         else:
             return []
-    return numbers[: len(ArmCounts._fields)] if all(map(math.isfinite, numbers)) else []
+    return numbers[:VECTOR] if all(map(math.isfinite, numbers)) else []
 
 
 # -- Arguments and replies of the scripts as the contract's types.
@@ -327,7 +355,6 @@ END_OF_TIME = 253_402_300_800
 """Unix seconds of the first moment that no date can name."""
 _NOTHING = Written(version="", state=b"")
 """What a confirmation writes."""
-_LISTED_BUCKET = re.compile(rb"([0-9]+)=([0-9]+)")
 
 
 def text(data: bytes) -> str:
@@ -364,9 +391,65 @@ def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, f
     return created, expires
 
 
-def bucket_numbers(listed: bytes) -> Sequence[int]:
-    """Read the numbers of the buckets in a session's field ``buckets``."""
-    return [int(number) for number, _ in _LISTED_BUCKET.findall(listed)]
+_PLAIN = struct.Struct(">dddHHHHH")
+MAX_PLAIN = 400
+"""Event ids, records and groups of arms that a plain commit may have together."""
+
+
+def plain_call(
+    commit: Commit, written: Written, left: Left, keys: Keys, seconds: float
+) -> tuple[Sequence[str], Sequence[RedisArgument]] | None:
+    """Return keys and arguments of ``commit_plain.lua``; None for a commit that is not plain.
+
+    Parameters
+    ----------
+    written : by the commit
+    left : what this worker knows of the session
+    seconds : Unix seconds by the store's clock, about
+    """
+    owner, events = commit.writer + "-", commit.event_ids
+    if (
+        left.version != commit.expected
+        or not (left.version.startswith(owner) and written.version.startswith(owner))
+        or (left.expires and not written.idle_ttl_ms)
+        or written.permanent
+        or written.entries
+        or written.segments
+        or written.spec is not None
+        or written.about is not None
+        or commit.answers
+        or commit.lookups
+        or commit.event_lookups
+        or len(events) + len(written.records) + len(written.counts) > MAX_PLAIN
+    ):
+        return None
+    key, idle, since, until = keys.session(commit.session_id), written.idle_ttl_ms or 0, 0.0, math.inf
+    names: list[str] = []
+    deadlines: Sequence[int] = ()
+    if events or idle:
+        width, now_ms = keys.bucket_ms, seconds * 1000
+        numbers, deadlines, present, until = buckets_of(left.listed, width, int(now_ms // width) * width)
+        since, until = present if events else (0, until)
+        if until <= now_ms:
+            return None
+        names = [f"{key}{_SEEN}{number}" for number in numbers]
+    records, dropped = list[bytes](), list[bytes]()
+    for name, record in written.records.items():
+        if record is None:
+            dropped.append(name)
+        else:
+            records += (name, record)
+    ids = [item for digest in events for item in (EVENT + digest, b"")]
+    buckets = len(names)
+    if idle:
+        names += [key + part for part in (_RECORDS, _LOG, _SEGMENTS, _PLAYED)]
+    elif written.records:
+        names.append(key + _RECORDS)
+    counts = written.counts
+    sizes = _PLAIN.pack(idle, since, until, buckets, len(counts), len(ids), len(records), len(dropped))
+    head = (commit.expected, commit.checksum, written.version, written.state, written.summary, sizes)
+    groups = [COUNTED + b"%d" % group for group in counts]
+    return (key, *names), (*head, *groups, *counts.values(), *ids, *records, *dropped, *(deadlines if idle else ()))
 
 
 def commit_args(commit: Commit) -> Sequence[RedisArgument]:
@@ -391,27 +474,30 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
         commit.checksum,
         -1 if written.permanent else written.idle_ttl_ms or 0,
     )
-    # One argument for all counts: encoding an argument takes longer than taking it apart.
-    counts = "".join([_added(arm, row) for arm, row in written.counts.items()])
+    groups = [COUNTED + b"%d" % group for group in written.counts]
     kept = {name: segment for name, segment in written.segments.items() if segment is not None}
     segments = [item for name, (_, record) in kept.items() for item in (name, record)]
     played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
     gone = [name for name, segment in written.segments.items() if segment is None]
-    sizes = (len(answers), len(records), len(dropped), counts, len(written.entries))
+    sizes = (len(answers), len(records), len(dropped), len(groups), len(written.entries))
     sizes_of_segments = (len(segments), len(played), len(gone))
     # Letters of what is replaced that other commits leave.
     replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
-    replaced += "c" if written.joins_counts else ""
     about = (written.summary, replaced, written.about or b"", written.max_entries)
     spec = () if written.spec is None else (written.spec,)
-    items = (*answers, *records, *dropped, *written.entries, *segments, *played, *gone, *spec)
+    items = (
+        *answers,
+        *records,
+        *dropped,
+        *written.entries,
+        *segments,
+        *played,
+        *gone,
+        *spec,
+        *groups,
+        *written.counts.values(),
+    )
     return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
-
-
-def _added(arm: int, row: Row) -> str:
-    """Return what to add to the packed counts of an arm, as the script takes it apart."""
-    feedbacks, losses, *others = row
-    return f"{arm} {feedbacks} {losses} {' '.join(map(str, others)) if any(others) else ''};"
 
 
 def read_known(reply: Sequence[bytes]) -> Known:
@@ -424,19 +510,6 @@ def read_known(reply: Sequence[bytes]) -> Known:
     events, *items = reply
     duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
-
-
-def read_counts(reply: Sequence[bytes | None], arms: Sequence[int]) -> Counts:
-    """Read a version and counts of arms; what is missing, or was changed by hand, is 0.
-
-    Parameters
-    ----------
-    reply : the version, the counts of all arms as one value, then the counts of each arm, None where there are none
-    arms : indexes of the arms, in the order of the result
-    """
-    version, joined, *values = reply
-    rows = with_joined({arm: _unpacked(row) for arm, row in zip(arms, values, strict=True) if row}, joined)
-    return Counts(text(version or b""), [ArmCounts(*rows.get(arm, ())) for arm in arms])
 
 
 def read_segments(reply: Sequence[Any]) -> ReadSegments:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 from ...errors import StoreUnavailableError
 from ..base import (
+    GROUP,
     Commit,
     Committed,
     Conflict,
@@ -23,11 +25,12 @@ from ..base import (
     Snapshot,
     StoreOptions,
     WholeSession,
+    counts_of,
 )
 from . import scripts
 from .client import ClusterClient, RedisClient, client_of
 from .listing import ClusterListing, Listing
-from .scripts import ANSWER, SAMPLE
+from .scripts import ANSWER, COUNTED, SAMPLE
 from .transfer import Transfer
 
 # -- Histories of sessions in a Redis server.
@@ -106,6 +109,7 @@ class RedisReminders:
 
 log = logging.getLogger(__name__)
 
+COMMITTED = Committed()
 RECORDS_AT_ONCE = 500
 """Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
 NAMES_MS = 60_000
@@ -165,10 +169,23 @@ class RedisStore:
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._run_on_session(scripts.COMMIT, commit.session_id, scripts.commit_args(commit))
+        session_id, written, started = commit.session_id, commit.written, time.monotonic()
+        left = self._client.left.get(session_id)
+        if (
+            left is not None
+            and written is not None
+            and (call := scripts.plain_call(commit, written, left, self._keys, self.now())) is not None
+            and await self._client.run_plain(*call, started)
+        ):
+            left.version, left.expires = written.version, left.expires or bool(written.idle_ttl_ms)
+            return COMMITTED
+        reply = await self._run_on_session(scripts.COMMIT, session_id, scripts.commit_args(commit), started=started)
         outcome = reply[0]
         if outcome == b"OK":
-            return Committed(scripts.snapshot(reply[1]) if len(reply) > 1 else None)
+            _, later, listed, expires_at = reply
+            if written is not None and later is None:
+                self._client.leave(session_id, written.version, listed, expires_at is not None)
+            return Committed(None if later is None else scripts.snapshot(later))
         if outcome == b"CONFLICT":
             return Conflict(scripts.snapshot(reply[1]))
         return NotFound() if outcome == b"NOT_FOUND" else scripts.read_known(reply[1])
@@ -183,9 +200,13 @@ class RedisStore:
                 return records
 
     async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
-        keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
-        reply = await self._run(scripts.COUNTS, keys, (len(arms), *arms))
-        return scripts.read_counts(reply[1], arms) if reply[0] == b"OK" else None
+        keys = (self._keys.session(session_id), self._keys.probe(session_id))
+        fields = [COUNTED + b"%d" % group for group in sorted({arm // GROUP for arm in arms})]
+        reply = await self._run(scripts.COUNTS, keys, fields)
+        if reply[0] != b"OK":
+            return None
+        vectors = scripts.read_vectors(zip(fields, reply[1][1:], strict=True))
+        return Counts(scripts.text(reply[1][0]), [counts_of(arm, vectors) for arm in arms])
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...cooperative import run_in_thread_if_large
-from ..base import NewSession, Snapshot, WholeSession
+from ..base import ArmCounts, NewSession, Snapshot, WholeSession, rows_of
 from . import scripts
 from .client import RedisClient
 from .connection import RedisArgument
-from .scripts import ANSWER, EVENT, packed, read_fields, with_joined
+from .scripts import ANSWER, COUNTED, EVENT, pack_rows, read_vectors
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -19,8 +19,6 @@ FIELDS_AT_ONCE = 500
 """Fields read or written in one call."""
 BYTES_AT_ONCE = 1_000_000
 """Bytes of fields after which a call is sent."""
-COUNTS_BYTES = 16
-"""Bytes of a field with counts, about."""
 AHEAD = 6
 """Widths of a bucket from its beginning to its deadline."""
 
@@ -44,35 +42,30 @@ class Transfer:
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
         snapshot: Snapshot = scripts.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
-        counted = await self._hash(f"{copies}counts", probe)
-        reply = await self._run(scripts.COUNTS, (f"{copies}session", f"{copies}counts", probe), (0,))
-        counts = await run_in_thread_if_large(COUNTS_BYTES * len(counted), read_fields, counted.items())
-        counts = with_joined(counts, reply[1][1] if reply[0] == b"OK" else None)
+        counted = await self._hash(f"{copies}session", probe, COUNTED)
+        counts = await run_in_thread_if_large(sum(map(len, counted.values())), _rows, counted)
         segment_records = await self._hash(f"{copies}segments", probe)
-        played = await self._hash(f"{copies}played", probe, "ZSCAN")
+        played = await self._hash(f"{copies}played", probe, command="ZSCAN")
         segments = {name: (int(float(played.get(name, b"0"))), each) for name, each in segment_records.items()}
         events = []
         for number, deadline in buckets:
-            fields = await self._parts(f"{copies}seen:{number}", probe, EVENT)
-            if fields:
-                events.append((deadline, [field[1:] for field in dict.fromkeys(fields)]))
-        names = ("session", "slots", "counts", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
+            if fields := await self._hash(f"{copies}seen:{number}", probe, EVENT):
+                events.append((deadline, [field[1:] for field in fields]))
+        names = ("session", "slots", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
         await self._run(scripts.DROP, [f"{copies}{name}" for name in names])
         return WholeSession(snapshot, records, counts, events, segments)
 
-    async def _hash(self, key: str, probe: str, command: str = "HSCAN") -> Mapping[bytes, bytes]:
-        items = await self._parts(key, probe, b"", command)
-        return dict(zip(items[::2], items[1::2], strict=True))
-
-    async def _parts(self, key: str, probe: str, kind: bytes, command: str = "HSCAN") -> list[bytes]:
-        items: list[bytes] = []
-        cursor = b"0"
+    async def _hash(
+        self, key: str, probe: str, kind: bytes = b"", command: str = "HSCAN"
+    ) -> Mapping[bytes, bytes]:
+        """Read the fields of a copied hash that begin with a kind byte, or all; or members and scores of a set."""
+        found, cursor = dict[bytes, bytes](), b"0"
         while True:
-            args = (cursor, FIELDS_AT_ONCE, kind, command)
-            _, cursor, found = await self._run(scripts.PART, (key, probe), args)
-            items += found
+            args = (cursor, FIELDS_AT_ONCE, kind + b"*", command)
+            _, cursor, items = await self._run(scripts.PART, (key, probe), args)
+            found.update(zip(items[::2], items[1::2], strict=True))
             if cursor == b"0":
-                return items
+                return found
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Sequence[Any]:
         """Create a session as ``Store.restore`` says.
@@ -83,8 +76,7 @@ class Transfer:
         """
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
-        packed_rows = ((b"%d" % arm, packed(row)) for arm, row in whole.counts.items())
-        await self._put(f"{parts}counts", packed_rows)
+        await self._put(f"{parts}session", pack_rows(whole.counts).items())
         await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
         played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
         await self._put(f"{parts}played", played, "ZADD")
@@ -100,8 +92,8 @@ class Transfer:
         listed = " ".join(f"{number}={deadline}" for number, deadline in zip(buckets, deadlines, strict=True))
         keys = (
             *self._keys.whole(session_id),
+            f"{parts}session",
             f"{parts}slots",
-            f"{parts}counts",
             f"{parts}segments",
             f"{parts}played",
             *(key for pair in seen for key in pair),
@@ -137,3 +129,7 @@ class Transfer:
             part += (field, value)
         if part:
             await self._run(scripts.PUT, (key,), (KEPT_MS, len(part), command, *part))
+
+
+def _rows(fields: Mapping[bytes, bytes]) -> dict[int, ArmCounts]:
+    return rows_of(read_vectors(fields.items()))

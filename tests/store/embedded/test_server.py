@@ -31,13 +31,15 @@ from tests.support.waiting import wait_until
 async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: EmbeddedServer) -> None:
     store = RedisStore(server.url)
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, answers={digest("k"): b"y"}))
+    await store.commit(
+        commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, answers={digest("k"): b"y"})
+    )
     before = await store.load("s")
     server.stop()
     server.start()
 
     assert await store.load("s") == before
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
     assert await store.recall("s", digest("k")) == b"y"
     assert await store.read_records("s") == {b"1": b"x"}
 
@@ -54,7 +56,7 @@ async def test_a_server_that_died_is_started_again_at_the_same_url(server: Embed
 
     assert server.url == url
     assert server.poll() is None
-    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.commit(commit("a-0", "a-1")) == Committed()
 
 
 def test_starting_a_running_server_changes_nothing(server: EmbeddedServer) -> None:
@@ -148,7 +150,7 @@ async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.M
     store = RedisStore(embedded.url)
     await store.create(new_session(idle_ttl_ms=60_000))
 
-    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=60_000)) == Committed()
+    assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], idle_ttl_ms=60_000)) == Committed()
     assert await store.delete("s") is True
     embedded.stop()
 

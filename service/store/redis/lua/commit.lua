@@ -1,25 +1,26 @@
 -- Move a session from one version to the next with all that belongs to it, or say why not.
 -- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, find_buckets, deadline_of,
--- expire_bucket, remembered, CHUNK and FIELD come from there; with sums.lua: sums, sum_of_packed and sum_of_joined;
+-- expire_bucket, remembered, append_values, CHUNK and FIELD come from there; with sums.lua: sum;
 -- with writers.lua: owner_of, line_of and with_writers.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
+-- KEYS  1 session  2 slots  3 log  4 segments  5 played  6.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, 0 to leave it,
 --       or -1 for none
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
---       11 new summary  12 'a' to replace about, 's' the specification, 'c' to keep the counts of all arms as one value
+--       11 new summary  12 'a' to replace about, 's' the specification
 --       13 about
 --       14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
---       18 what to add to counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
+--       18 number of fields with counts: the last arguments before that of prelude.lua are these fields and, in the
+--       same order, what is added to each
 --       19 entries of the log
 --       20 items of segments (name, record, ...)  21 items of played (slot, name, ...)  22 segments to drop
 --       23.. these items, in this order, and after them the specification that is replaced; the last: prelude.lua
 -- NOT_FOUND  there is no session
--- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
---            have committed since
+-- OK         written, or confirmed: a snapshot where an earlier sending of this commit wrote it and others have
+--            committed since, or nil; then fields `buckets` and `expires_at` (or nil)
 -- CONFLICT   snapshot: another version is stored, or the state was changed by hand
 -- KNOWN      what is remembered: joined fields of event ids (kind 'e'), then field and answer of each key
 -- KEYS       the session's field `buckets`: the caller has to call again with the keys of these buckets too
@@ -30,7 +31,7 @@
 -- another writer added meanwhile (looked up and added in one step); expiry and deletion (a session that no
 -- longer exists is never written again).
 
-local SESSION, SLOTS, COUNTS, LOG, SEGMENTS, PLAYED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local SESSION, SLOTS, LOG, SEGMENTS, PLAYED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local width = tonumber(ARGV[2])
 local writer, expected, version, state, checksum = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
@@ -38,16 +39,13 @@ if redis.call('EXISTS', SESSION) == 0 then
   return confirmed('NOT_FOUND')
 end
 
-local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at', 'buckets', 'counts')
+local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at', 'buckets')
 
 local owner = owner_of(stored[1] or '')
 local last = owner == writer and stored[1] or line_of(stored[3] or '', writer)
 
 if version ~= '' and last == version then
-  if stored[1] == version then
-    return confirmed('OK')
-  end
-  return confirmed('OK', snapshot(SESSION))
+  return confirmed('OK', stored[1] ~= version and snapshot(SESSION), stored[5] or '', stored[4])
 end
 if stored[1] ~= expected or #checksum > 0 and string.sub(stored[2] or '', -#checksum) ~= checksum then
   return unwritten('CONFLICT', snapshot(SESSION))
@@ -70,7 +68,7 @@ if #known > 0 then
   return unwritten('KNOWN', found)
 end
 if version == '' then
-  return confirmed('OK')
+  return confirmed('OK', false, stored[5] or '', stored[4])
 end
 
 local fields = { 'version', version, 'state', state, 'summary', ARGV[11] }
@@ -89,15 +87,15 @@ local at_entries = at_records + records + dropped
 local at_segments = at_entries + entries
 local at_gone = at_segments + segments + played
 
--- Counts after this commit, as items of HSET.
-local counts, rows = {}, '(%d+) ([^;]+);'
-if ARGV[18] ~= '' and string.find(ARGV[12], 'c', 1, true) then
-  local is_sum, joined = pcall(sum_of_joined, stored[6], ARGV[18], rows)
+-- Counts that somebody changed by hand, to what are no numbers, stay.
+local groups, vectors = tonumber(ARGV[18]), {}
+local at_groups = #ARGV - 2 * groups
+append_values(vectors, SESSION, at_groups, at_groups + groups - 1)
+for i = 1, groups do
+  local is_sum, vector = pcall(sum, vectors[i], ARGV[at_groups + groups - 1 + i])
   if is_sum then
-    put('counts', joined)
+    put(ARGV[at_groups - 1 + i], vector)
   end
-elseif ARGV[18] ~= '' then
-  counts = sums(COUNTS, ARGV[18], rows, sum_of_packed)
 end
 
 -- What this commit remembers goes to the present bucket.
@@ -106,13 +104,14 @@ local extends, remembers = ARGV[8] ~= '0', ARGV[10] ~= '0' or answers > 0
 if remembers then
   deadlines[present] = math.max(deadlines[present] or 0, deadline_of(present, width))
 end
+local listed = stored[5]
 if remembers or extends then
   local buckets = {}
   for number, latest in pairs(deadlines) do
     buckets[#buckets + 1] = number .. '=' .. integer(latest)
   end
   table.sort(buckets)
-  local listed = table.concat(buckets, ' ')
+  listed = table.concat(buckets, ' ')
   if listed ~= stored[5] then
     put('buckets', listed)
   end
@@ -142,10 +141,9 @@ end
 for at = at_entries, at_entries + entries - 1 do
   redis.call('XADD', LOG, 'MAXLEN', '~', ARGV[14], '*', 'e', ARGV[at])
 end
-for i = 1, #counts do
-  redis.call('HSET', COUNTS, unpack(counts[i]))
+for at = 1, #fields, CHUNK do
+  redis.call('HSET', SESSION, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
 end
-redis.call('HSET', SESSION, unpack(fields))
 
 local function hset(...) redis.call('HSET', ...) end
 local function hdel(...) redis.call('HDEL', ...) end
@@ -179,7 +177,7 @@ each_chunk(zrem, PLAYED, at_gone, gone)
 
 if permanent then
   redis.call('HDEL', SESSION, 'expires_at')
-  for _, key in ipairs({ SESSION, SLOTS, COUNTS, LOG, SEGMENTS, PLAYED }) do
+  for _, key in ipairs({ SESSION, SLOTS, LOG, SEGMENTS, PLAYED }) do
     redis.call('PERSIST', key)
   end
 elseif extends then
@@ -187,7 +185,6 @@ elseif extends then
 end
 if deadline then
   redis.call('PEXPIREAT', SLOTS, integer(deadline))
-  redis.call('PEXPIREAT', COUNTS, integer(deadline))
   redis.call('PEXPIREAT', LOG, integer(deadline))
   redis.call('PEXPIREAT', SEGMENTS, integer(deadline))
   redis.call('PEXPIREAT', PLAYED, integer(deadline))
@@ -197,4 +194,4 @@ for number, latest in pairs(deadlines) do
     expire_bucket(keys[number], latest, deadline)
   end
 end
-return reply('OK')
+return reply('OK', false, listed or '', deadline and integer(deadline) or false)

@@ -2,7 +2,7 @@
 -- Begins with prelude.lua: reply, confirmed, snapshot, integer, now_ms, find_buckets, deadline_of and expire_bucket
 -- come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets
+-- KEYS  1 session  2 slots  3 log  4 segments  5 played  6.. seen buckets
 --       last but one the index, where the server has it  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 version  4 spec  5 state  6 about  7 summary
 --       8 idle expiry, ms, or 0  9 kind byte and digest of an idempotency key, or ''  10 its answer

@@ -1,7 +1,7 @@
 -- Delete a session with all that belongs to it.
 -- Begins with prelude.lua: reply, confirmed, read and find_buckets come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
+-- KEYS  1 session  2 slots  3 log  4 segments  5 played  6.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
 -- OK         deleted
 -- NOT_FOUND  there was no session (leftovers are deleted all the same)

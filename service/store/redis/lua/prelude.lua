@@ -76,14 +76,14 @@ local function listed_fields(key)
   return found
 end
 
--- Buckets hold what a session remembers. Their keys are KEYS[7] up to the last but one, `numbers` has their numbers in
+-- Buckets hold what a session remembers. Their keys are KEYS[6] up to the last but one, `numbers` has their numbers in
 -- this order. Field `buckets` of the session lists, as number=deadline, those that were written: which of them are
 -- looked up depends on no setting and no clock of the caller.
 --
 -- Returns the key of each number, the deadlines by number, and the number of the bucket to write to; or nil where keys
 -- are missing: the caller then has to ask again with the keys of those listed, and of the present one.
 local function find_buckets(numbers, width, listed)
-  local keys, deadlines, index, missing = {}, {}, 7, false
+  local keys, deadlines, index, missing = {}, {}, 6, false
   for number in string.gmatch(numbers, '%d+') do
     keys[number], index = KEYS[index], index + 1
   end
@@ -140,7 +140,7 @@ end
 -- field, value, ... of those of the joined `fields` that some bucket remembers.
 local function remembered(fields)
   local found = {}
-  for bucket = 7, #fields > 0 and #KEYS - 1 or 0 do
+  for bucket = 6, #fields > 0 and #KEYS - 1 or 0 do
     for from = 1, redis.call('EXISTS', KEYS[bucket]) == 1 and #fields or 0, CHUNK * FIELD do
       local chunk = split(fields, from)
       local values = redis.call('HMGET', KEYS[bucket], unpack(chunk))

@@ -1,7 +1,7 @@
 -- Read the answer stored under an idempotency key.
 -- Begins with prelude.lua: reply, confirmed, read, find_buckets and remembered come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
+-- KEYS  1 session  2 slots  3 log  4 segments  5 played  6.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 kind byte and digest
 -- OK     the answer, or nil
 -- KEYS   the session's field `buckets`: the caller has to call again with the keys of these buckets too

@@ -1,7 +1,7 @@
 -- Copy all keys of a session, as they are at one version, to keys that expire.
 -- Begins with prelude.lua: reply, unwritten, read and find_buckets come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
+-- KEYS  1 session  2 slots  3 log  4 segments  5 played  6.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 name that the copies' keys begin with  4 ms they are kept
 -- OK         numbers and deadlines (ms) of the buckets that were copied
 -- NOT_FOUND  there is no session
@@ -27,9 +27,8 @@ end
 
 copy(KEYS[1], 'session')
 copy(KEYS[2], 'slots')
-copy(KEYS[3], 'counts')
-copy(KEYS[5], 'segments')
-copy(KEYS[6], 'played')
+copy(KEYS[4], 'segments')
+copy(KEYS[5], 'played')
 local buckets = {}
 for number, deadline in pairs(deadlines) do
   if copy(keys[number], 'seen:' .. number) then

@@ -1,8 +1,8 @@
 -- Create a session from parts that were put into keys that expire.
 -- Begins with prelude.lua: reply, confirmed, snapshot, integer and now_ms come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7 part for slots  8 part for counts
---       9 part for segments  10 part for played  11.. part for a bucket and the bucket, for each  last probe
+-- KEYS  1 session  2 slots  3 log  4 segments  5 played  6 part for the session: its counts  7 part for slots
+--       8 part for segments  9 part for played  10.. part for a bucket and the bucket, for each  last probe
 -- ARGV  1 version  2 spec  3 state  4 created_at  5 about  6 summary  7 idle expiry, ms, or 0
 --       8 field `buckets`  9.. deadline (ms) of each bucket
 -- OK      created, also where an earlier sending of this call created it
@@ -15,9 +15,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   return session[1] == ARGV[1] and confirmed('OK') or confirmed('EXISTS', session)
 end
 
-redis.call('HSET', KEYS[1], 'version', ARGV[1], 'spec', ARGV[2], 'state', ARGV[3], 'created_at', ARGV[4],
+redis.call('HSET', KEYS[6], 'version', ARGV[1], 'spec', ARGV[2], 'state', ARGV[3], 'created_at', ARGV[4],
   'about', ARGV[5], 'summary', ARGV[6])
-redis.call('UNLINK', unpack(KEYS, 2, 6)) -- whatever a session deleted by hand may have left
+redis.call('UNLINK', unpack(KEYS, 2, 5)) -- whatever a session deleted by hand may have left
 local deadline = ARGV[7] ~= '0' and now_ms + ARGV[7] or nil
 
 local function move(from, to)
@@ -30,12 +30,12 @@ local function move(from, to)
   end
 end
 
+move(KEYS[6], KEYS[1])
 move(KEYS[7], KEYS[2])
-move(KEYS[8], KEYS[3])
+move(KEYS[8], KEYS[4])
 move(KEYS[9], KEYS[5])
-move(KEYS[10], KEYS[6])
-for i = 11, #KEYS - 1, 2 do
-  local latest = tonumber(ARGV[9 + (i - 11) / 2])
+for i = 10, #KEYS - 1, 2 do
+  local latest = tonumber(ARGV[9 + (i - 10) / 2])
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PEXPIREAT', KEYS[i + 1], integer(deadline and math.min(deadline, latest) or latest))
 end
@@ -44,6 +44,5 @@ if ARGV[8] ~= '' then
 end
 if deadline then
   redis.call('HSET', KEYS[1], 'expires_at', integer(deadline))
-  redis.call('PEXPIREAT', KEYS[1], integer(deadline))
 end
 return reply('OK')
