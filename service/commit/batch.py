@@ -23,24 +23,13 @@ from ..engine.run import Run, expire_oldest
 from ..errors import ClientGoneError, IdempotencyConflictError, InternalError, ServiceError
 from ..models.events import Idempotency
 from ..models.stored import Stored
-from ..store.base import (
-    DEFAULTED,
-    DIGEST_BYTES,
-    DOUBLE,
-    EXPIRED,
-    FEEDBACKS,
-    GROUP,
-    INCREMENT,
-    LOSSES,
-    REMOVED,
-    VECTOR,
-    VOIDED,
-)
+from ..store import base as stored_as
+from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, VECTOR
 from .cache import CachedSession, Effective
 
 # -- What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log.
 
-_COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
+_COUNTED = {"applied": stored_as.FEEDBACKS, "voided": stored_as.VOIDED, "expired": stored_as.EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -126,7 +115,9 @@ class Journal(list[Happening]):
             return {group: pack(place + 1, DOUBLE, 1.0) + loss}
         totals: dict[int, float] = {}
         """By place, as if all vectors were one."""
-        for each in self:
+        for number, each in enumerate(self):
+            if number:
+                await fair_yield()
             if isinstance(each, Settled):
                 for at, share in zip(each.arms, losses.shares(each.losses), strict=True):
                     place = at + at // GROUP * (VECTOR - GROUP)
@@ -137,7 +128,6 @@ class Journal(list[Happening]):
                 for at, kind, amount in _counted(each, losses, default_loss):
                     place = at + at // GROUP * (VECTOR - GROUP) + kind * GROUP
                     totals[place] = totals.get(place, 0.0) + amount
-            await fair_yield()
         found = defaultdict[int, bytes](bytes)
         for place, total in totals.items():
             found[place // VECTOR] += pack(place % VECTOR + 1, DOUBLE, total)
@@ -165,14 +155,14 @@ class Journal(list[Happening]):
 def _counted(each: Happening, losses: LossRange, default: float | None) -> Iterator[tuple[int, int, float]]:
     """Yield what is added to the counts of arms: arm, kind of count and amount."""
     if isinstance(each, ArmsChanged):
-        yield from ((arm, REMOVED, count) for arm, count in each.given_up.items())
+        yield from ((arm, stored_as.REMOVED, count) for arm, count in each.given_up.items())
     elif isinstance(each, Ended) and (kind := _COUNTED.get(each.outcome)) is not None:
         yield each.arm, kind, each.decisions
         if each.defaulted:
-            yield each.arm, DEFAULTED, each.decisions
+            yield each.arm, stored_as.DEFAULTED, each.decisions
         loss = default if each.defaulted else each.loss
         if loss is not None:
-            yield each.arm, LOSSES, each.decisions * losses.share(loss)
+            yield each.arm, stored_as.LOSSES, each.decisions * losses.share(loss)
 
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:

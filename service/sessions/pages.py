@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..errors import (
 from ..learners.base import FloatArray, IntArray
 from ..serialization import summary as listed_fields
 from ..serialization.summary import Sample, shown_mean, time_text
-from ..store.base import ArmCounts, Listed, LogEntry, Store, add_counts, counts_of
+from ..store.base import Added, ArmCounts, Listed, LogEntry, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, summary
@@ -132,12 +132,7 @@ class ReadCounts:
     """
 
     def __init__(
-        self,
-        store: Store,
-        session_id: str,
-        losses: LossRange,
-        uncommitted: Mapping[int, bytes],
-        outstanding: IntArray,
+        self, store: Store, session_id: str, losses: LossRange, uncommitted: Added, outstanding: IntArray
     ) -> None:
         self._store = store
         self._session_id = session_id

@@ -78,27 +78,21 @@ VECTOR = GROUP * len(ArmCounts._fields)
 INCREMENT = struct.Struct(">BBd")
 """What is added to a number of a vector, as MessagePack: its place, from 1 on, ``DOUBLE``, and the amount."""
 DOUBLE = 0xCB
-Vectors = Mapping[int, Sequence[float]]
-"""Number of a group to its vector."""
+Added = Mapping[int, bytes]
+"""Number of a group to what is added to its vector: ``INCREMENT``s, joined."""
 
 
-def add_counts(vectors: dict[int, list[float]], counts: Mapping[int, bytes]) -> None:
-    """Add what a commit brings, as ``Written`` has it, to vectors."""
+def add_counts(vectors: dict[int, list[float]], counts: Added) -> None:
+    """Add to vectors what a commit brings."""
     for group, added in counts.items():
         vector = vectors.setdefault(group, [0] * VECTOR)
         for place, _, amount in INCREMENT.iter_unpack(added):
             vector[place - 1] += amount
 
 
-def counts_of(arm: int, vectors: Vectors) -> ArmCounts:
+def counts_of(arm: int, vectors: Mapping[int, Sequence[float]]) -> ArmCounts:
     """Return the counts of an arm in these vectors."""
     return ArmCounts(*vectors.get(arm // GROUP, ())[arm % GROUP :: GROUP])
-
-
-def rows_of(vectors: Vectors) -> dict[int, ArmCounts]:
-    """Return the counts of all arms that have any."""
-    arms = (GROUP * group + place for group in sorted(vectors) for place in range(GROUP))
-    return {arm: row for arm in arms if any(row := counts_of(arm, vectors))}
 
 
 # -- What is read from a store.
@@ -224,8 +218,7 @@ class Written(NamedTuple):
     segments: Mapping[bytes, tuple[int, bytes] | None] = {}
     """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
     counts: Mapping[int, bytes] = {}
-    """What to add to the counts of arms beside the state: number of a group to its ``INCREMENT``s, joined. All
-    amounts but those of losses are integers."""
+    """What to add to the counts of arms beside the state, as ``Added``; all but losses are integers."""
     summary: bytes = b""
     """Replaces the session's summary."""
     about: bytes | None = None

@@ -57,7 +57,9 @@ class MemorySession:
         for name, (until, _) in self.seen.items():
             if name.startswith(EVENT) and until > now:
                 events.setdefault(until, []).append(name[len(EVENT) :])
-        beside = (self.records.copy(), base.rows_of(self.counts), sorted(events.items()), self.segments.copy())
+        arms = (base.GROUP * group + place for group in self.counts for place in range(base.GROUP))
+        counts = {arm: row for arm in arms if any(row := base.counts_of(arm, self.counts))}
+        beside = (self.records.copy(), counts, sorted(events.items()), self.segments.copy())
         return WholeSession(self.snapshot(), *beside)
 
     @classmethod

@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from service.store import open_store
-from service.store.base import ArmCounts, rows_of
-from service.store.redis.scripts import read_vectors
+from service.store.base import ArmCounts
 from service.store.redis.store import RedisStore
+from tests.support.sessions import new_session
 
 PATH = "/v1/sessions/s"
 SESSION = {
@@ -110,14 +110,23 @@ async def test_counts_go_on_where_arms_come_and_go(make_client, store):
 @pytest.mark.parametrize(
     ("field", "expected"),
     [
-        (b"", {}),
-        (b"\1\2", {0: ArmCounts(1), 1: ArmCounts(2)}),
-        (b"\xff" + bytes(15) + b"\xcc\xfe", {0: ArmCounts(-1, 254)}),
-        (b"\1\xa1\2", {}),
-        (b"\1\xcb\2", {}),
-        (b"\xcb\x7f\xf0" + bytes(6), {}),
-        (bytes(200), {}),
+        (b"", ArmCounts()),
+        (b"\1\2", ArmCounts(1)),
+        (b"\xff" + bytes(15) + b"\xcc\xfe", ArmCounts(-1, 254)),
+        (b"\xa1x" + bytes(15) + b"\2", ArmCounts(0, 2)),
+        (b"\1\xcb\2", ArmCounts()),
+        (b"\xcb\x7f\xf0" + bytes(6), ArmCounts()),
+        (b"\xcb\x7f\xf8" + bytes(6), ArmCounts()),
+        (b"\1" + bytes(200), ArmCounts(1)),
     ],
 )
-def test_what_somebody_changed_to_no_numbers_is_read_as_nothing(field, expected):
-    assert rows_of(read_vectors([(b"#0", field), (b"#x", b"\1")])) == expected
+async def test_what_somebody_changed_to_no_numbers_is_read_as_nothing(redis_server, field, expected):
+    store = RedisStore(redis_server.url)
+    await store.create(new_session())
+    redis_server.client.hset("bandit:{s}", mapping={"#0": field, "#x": b"\1"})
+
+    whole = await store.export("s")
+
+    assert (await store.read_counts("s", [0])).rows == [expected]
+    assert whole.counts.get(0, ArmCounts()) == expected
+    await store.close()

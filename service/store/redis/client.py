@@ -127,6 +127,7 @@ class Room:
         disk = os.statvfs(self.folder)
         free = disk.f_bavail * disk.f_frsize
         if free < size + RESERVED_BYTES:
+            self.refused = max(self.refused, size)
             raise StoreFullError(f"the store's disk is full: {free:,} bytes are free")
 
     def on_written(self, size: int) -> None:
@@ -157,6 +158,7 @@ class RedisClient(ABC):
     Parameters
     ----------
     send : sends a call once, to the server that its first key says, and returns the reply
+    ready : returns the open connection that calls on a key share; None if one has to be opened first
 
     Attributes
     ----------
@@ -165,8 +167,10 @@ class RedisClient(ABC):
     room : what the store has room for, as calls have found it
     """
 
-    def __init__(self, options: StoreOptions, send: Callable[[Call], Awaitable[Any]]) -> None:
-        self._send = send
+    def __init__(
+        self, options: StoreOptions, send: Callable[[Call], Awaitable[Any]], ready: Callable[[str], Pipeline | None]
+    ) -> None:
+        self._send, self._ready = send, ready
         self.keys = Keys(options.prefix, options.dedupe_window_seconds)
         self.clock = StoreClock(on_step_back=options.on_clock_step_back)
         self.room = Room(options.data_folder)
@@ -177,10 +181,6 @@ class RedisClient(ABC):
         self._down_since: float | None = None
         self.left: dict[str, Left] = {}
         """Session to what is known of its buckets."""
-
-    @abstractmethod
-    def ready(self, key: str) -> Pipeline | None:
-        """Return the open connection that calls on a key share; None where one has to be opened first."""
 
     @abstractmethod
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
@@ -198,12 +198,7 @@ class RedisClient(ABC):
         ]
 
     async def run_on_session(
-        self,
-        script: Script,
-        session_id: str,
-        tail: Sequence[RedisArgument],
-        others: Sequence[str] = (),
-        started: float | None = None,
+        self, script: Script, session_id: str, tail: Sequence[RedisArgument], others: Sequence[str] = ()
     ) -> Sequence[Any]:
         """Run a script on all keys of a session, and return its reply from the outcome on.
 
@@ -215,14 +210,13 @@ class RedisClient(ABC):
         script : takes the keys of ``Keys.at``
         tail : arguments behind the numbers and the width of the buckets
         others : keys that are not the session's; they come before the last one
-        started : when it was first tried, by the monotonic clock; None for now
         """
         for _ in range(MAX_KEY_CORRECTIONS):
             left = self.left.get(session_id)
             keys = self.keys.at(session_id, self.clock.now(), left.listed if left is not None else "")
             args = (keys.numbers, self.keys.bucket_ms, *tail)
             every = (*keys.all[:-1], *others, keys.all[-1]) if others else keys.all
-            reply = await self.run(script, every, args, replica_seconds=self._replica_seconds, started=started)
+            reply = await self.run(script, every, args, replica_seconds=self._replica_seconds)
             if reply[0] != b"KEYS":
                 return reply
             self.leave(session_id, "", reply[1])
@@ -234,38 +228,40 @@ class RedisClient(ABC):
             del self.left[next(iter(self.left))]
         self.left[session_id] = Left(version, intern(scripts.text(listed)), expires)
 
-    async def run_plain(self, keys: Sequence[str], args: Sequence[RedisArgument], started: float) -> bool:
+    async def run_plain(self, keys: Sequence[str], args: Sequence[RedisArgument]) -> bool:
         """Run ``commit_plain.lua`` once, on an open connection; return whether it has certainly written.
 
-        There are no retries, no places and no timers here: where anything is not as it mostly is, the caller sends
-        ``commit.lua``, which finds out what has become of the first try.
+        There are no retries, places or timers here. If anything is not as it mostly is, the caller sends
+        ``commit.lua``, which finds what has become of this; the time that it took counts as that of an outage.
 
         Raises
         ------
         StoreUnavailableError
-            where a lost reply has taken all the time for retries.
+            where a lost reply has taken all the time for retries, or the disk is full.
         """
-        script, replicas = scripts.COMMIT_PLAIN, self._options.min_replicas
-        pipeline, call = self.ready(keys[0]), (len(keys), *keys, *args)
-        if self._down_since is not None or self.room.refused:
+        script, replicas, started = scripts.COMMIT_PLAIN, self._options.min_replicas, self.clock.monotonic()
+        pipeline, call = self._ready(keys[0]), (len(keys), *keys, *args)
+        command = packed(("EVALSHA", script.sha, *call))
+        if self._down_since is not None or self.room.refused or len(command) >= LARGE_BYTES:
             return False
+        self.room.check(len(command))
         try:
-            self.room.check(LARGE_BYTES)
             if replicas:
-                alone = Call(("EVALSHA", script.sha, *call), script.source, replicas, self._replica_seconds)
-                reply = await self._send(alone)
-            elif pipeline is None or len(command := packed(("EVALSHA", script.sha, *call))) >= LARGE_BYTES:
+                alone = ("EVALSHA", script.sha, *call)
+                reply = await self._send(Call(alone, script.source, replicas, self._replica_seconds))
+            elif pipeline is None:
                 return False
             else:
                 try:
                     reply = await pipeline.send(command)
                 except NoScriptError:  # This server has not seen it yet.
                     reply = await pipeline.send(packed(("EVAL", script.source, *call)))
-        except StoreFullError:
-            return False
         except RedisError as error:
-            if failure_of(error).is_transient:
-                self._on_failure(error, started)
+            failure = failure_of(error)
+            if failure.is_transient:
+                self._down_since = self._down_since or started
+                if time.monotonic() >= started + self._options.retry_seconds:
+                    raise failure.kind(failure.reason) from error
             return False
         self.clock.observe(int(reply[0]) + int(reply[1]) / 1e6, started)
         return bool(reply[2] == b"OK")
@@ -277,7 +273,6 @@ class RedisClient(ABC):
         args: Sequence[RedisArgument] = (),
         *,
         replica_seconds: float = 0.0,
-        started: float | None = None,
     ) -> Sequence[Any]:
         """Run a script, and return its reply from the outcome on.
 
@@ -286,7 +281,6 @@ class RedisClient(ABC):
         keys : KEYS of the script, one or more; in a cluster all of one slot
         args : ARGV of the script, without the last one, which says whether the call waits for replicas
         replica_seconds : timeout for ``min_replicas`` replicas to have what the reply is based on; 0 waits for none
-        started : as ``run_on_session`` has it
 
         Raises
         ------
@@ -302,7 +296,7 @@ class RedisClient(ABC):
         try:
             if script.writes and room.folder is not None:
                 room.check(size_of(args))
-            reply = await self._retried(self._send, call, script.is_repeatable, script.retry_seconds, started)
+            reply = await self._retried(self._send, call, script.is_repeatable, script.retry_seconds)
         except StoreFullError:
             room.refused = max(room.refused, size_of(args) if script.writes else 0)
             raise
@@ -322,9 +316,8 @@ class RedisClient(ABC):
         call: Call,
         is_repeatable: bool = True,
         retry_seconds: float | None = None,
-        started: float | None = None,
     ) -> Any:
-        started, pause, options = started or time.monotonic(), FIRST_PAUSE, self._options
+        started, pause, options = time.monotonic(), FIRST_PAUSE, self._options
         while True:
             try:
                 if self._places.locked():
@@ -336,24 +329,18 @@ class RedisClient(ABC):
                 finally:
                     self._places.release()
             except RedisError as error:
-                self._on_failure(error, started, retry_seconds, is_safe=is_repeatable or not call.sent)
+                failure, now = failure_of(error), time.monotonic()
+                may_retry = failure.is_transient and (is_repeatable or not call.sent)
+                if may_retry and self._down_since is None:
+                    self._down_since = now
+                limit = options.retry_seconds if retry_seconds is None else retry_seconds
+                if not may_retry or now >= min(started, self._down_since or started) + limit:
+                    raise failure.kind(failure.reason) from error
             else:
                 self._down_since = None
                 return reply
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads load, guards nothing
             pause = min(2 * pause, LONGEST_PAUSE)
-
-    def _on_failure(
-        self, error: RedisError, started: float, retry_seconds: float | None = None, *, is_safe: bool = True
-    ) -> None:
-        """Raise what a failed try means, unless another one is in time, and safe."""
-        failure, now = failure_of(error), time.monotonic()
-        may_retry = failure.is_transient and is_safe
-        if may_retry and self._down_since is None:
-            self._down_since = now
-        limit = self._options.retry_seconds if retry_seconds is None else retry_seconds
-        if not may_retry or now >= min(started, self._down_since or started) + limit:
-            raise failure.kind(failure.reason) from error
 
 
 class ServerClient(RedisClient):
@@ -363,10 +350,7 @@ class ServerClient(RedisClient):
         settings, sentinels, service = read_url(url, options)
         master = Master(sentinels, service, settings) if sentinels else None
         self._server = ServerConnections(settings, options, master)
-        super().__init__(options, self._server.send)
-
-    def ready(self, key: str) -> Pipeline | None:  # noqa: ARG002 - there is one server
-        return self._server.ready
+        super().__init__(options, self._server.send, lambda _: self._server.ready)
 
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
         return [await self._retried(self._send, Call(command))]
@@ -401,7 +385,7 @@ class ClusterClient(RedisClient):
     """
 
     def __init__(self, url: str, options: StoreOptions) -> None:
-        super().__init__(options, self._send_by_slot)
+        super().__init__(options, self._send_by_slot, self._ready_by_slot)
         self._settings, self._seeds, _ = read_url(url, options)
         self._servers: dict[Address, ServerConnections] = {}
         self._ranges: Sequence[SlotRange] = ()
@@ -425,7 +409,7 @@ class ClusterClient(RedisClient):
         for server in self._servers.values():
             await server.close()
 
-    def ready(self, key: str) -> Pipeline | None:
+    def _ready_by_slot(self, key: str) -> Pipeline | None:
         address = self._master_of(key)
         return self._servers[address].ready if address in self._servers else None
 

@@ -37,28 +37,13 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from .. import base
-from ..base import (
-    GROUP,
-    VECTOR,
-    ArmCounts,
-    Commit,
-    Known,
-    Listed,
-    Log,
-    LogEntry,
-    ReadSegments,
-    Rows,
-    Snapshot,
-    Vectors,
-    Written,
-)
+from ..base import GROUP, ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot, Written
 from .connection import RedisArgument
 
 BUCKETS_PER_WINDOW = 4
@@ -97,8 +82,7 @@ def _numbers(present: int, listed: str) -> tuple[Sequence[str], str]:
     return texts, " ".join(texts)
 
 
-@dataclass(slots=True)
-class Left:
+class Left(NamedTuple):
     """What a worker knows of a session beside its state, since it read or wrote that last."""
 
     version: str
@@ -109,30 +93,26 @@ class Left:
     """Whether the session has an idle deadline."""
 
 
-class Buckets(NamedTuple):
-    """What a list of buckets says at a time."""
-
-    numbers: Sequence[str]
-    """The present one first, if it is listed."""
-    deadlines: Sequence[int]
-    """Unix milliseconds, in the same order."""
-    present: tuple[int, int]
-    """From when and until when the first one is what event ids go to, and all of them are remembered; Unix
-    milliseconds, both 0 where it is not."""
-    until: float
-    """When the first of them is forgotten, in Unix milliseconds."""
-
-
 @lru_cache(maxsize=256)
-def buckets_of(listed: str, width: int, now_ms: int) -> Buckets:
-    """Read a list of buckets; ``now_ms`` is the beginning of the present one, of ``width`` milliseconds."""
-    number = now_ms // width
+def buckets_of(listed: str, width: int, number: int) -> tuple[list[int], list[int], float, float]:
+    """Read a list of buckets.
+
+    Parameters
+    ----------
+    listed : field ``buckets`` of a session
+    width, number : milliseconds of a bucket, and which is the present one
+
+    Returns
+    -------
+    Numbers of the buckets, and when each is forgotten; then from when and until when the first one is that which
+    event ids go to, and none is forgotten, in Unix milliseconds: never, if the present one is not listed.
+    """
     deadlines = {int(each): int(deadline) for each, deadline in _LISTED_BUCKET.findall(listed)}
     numbers = sorted(deadlines, key=lambda each: each != number)
-    until = min(deadlines.values(), default=math.inf)
-    is_first = number in deadlines and not any(number < each <= number + MAX_AHEAD for each in deadlines)
-    present = (now_ms, int(min(now_ms + width, until))) if is_first else (0, 0)
-    return Buckets([str(each) for each in numbers], [deadlines[each] for each in numbers], present, until)
+    if number not in deadlines or any(number < each <= number + MAX_AHEAD for each in numbers):
+        return [], [], 0, 0
+    until = min((number + 1) * width, *deadlines.values())
+    return numbers, [deadlines[each] for each in numbers], number * width, until
 
 
 class Keys:
@@ -238,7 +218,7 @@ class Script:
     Parameters
     ----------
     name : its path in ``lua``, without the ending
-    functions : paths of files that it begins with, behind ``prelude.lua`` if ``prelude`` says so
+    begin : names of files that it begins with
     writes : whether it needs room in the store
     repeats : whether running it twice gives the right answer: if not, it is retried only if it was not sent
     retry : seconds for which it is retried; None for the option ``retry_seconds``
@@ -252,24 +232,23 @@ class Script:
     def __init__(
         self,
         name: str,
-        *functions: str,
+        begin: str = "prelude",
+        *,
         writes: bool = False,
         repeats: bool = True,
         retry: float | None = None,
-        prelude: bool = True,
     ) -> None:
         folder = files(__package__) / "lua"
         self.name, self.writes, self.is_repeatable, self.retry_seconds = name, writes, repeats, retry
-        parts = (*(["prelude"] if prelude else []), *functions, name)
-        self.source = b"".join([(folder / f"{part}.lua").read_bytes() for part in parts])
+        self.source = b"".join([(folder / f"{part}.lua").read_bytes() for part in (*begin.split(), name)])
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()
 
 
 CREATE = Script("create", writes=True)
 LOAD = Script("load")
 RECALL = Script("recall")
-COMMIT = Script("commit", "sums", "writers", writes=True)
-COMMIT_PLAIN = Script("commit_plain", "sums", writes=True, prelude=False)
+COMMIT = Script("commit", "prelude sums writers", writes=True)
+COMMIT_PLAIN = Script("commit_plain", "sums", writes=True)
 RECORDS = Script("beside/records")
 COUNTS = Script("beside/counts")
 LOG = Script("beside/log")
@@ -298,53 +277,6 @@ RESCHEDULE = Script("reminders/reschedule", writes=True)
 FORGET = Script("reminders/forget", writes=True)
 ACQUIRE_LEASE = Script("reminders/acquire_lease", writes=True)
 ANNOUNCE = Script("announce", writes=True, retry=0.1)
-
-
-# -- The counts of arms as Redis has them: the numbers of a vector one after the other, in MessagePack.
-
-_LAYOUTS = {first: struct.Struct(f">{kind}") for first, kind in zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)}
-"""First byte of a number to what follows; other first bytes are small integers themselves."""
-_WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
-"""First bytes of integers, and what these are less than."""
-
-
-def read_vectors(fields: Iterable[tuple[bytes, bytes | None]]) -> Vectors:
-    """Read vectors by group, of their fields in the session's hash; what is no number is 0."""
-    return {int(name[1:]): _vector(data or b"") for name, data in fields if name[1:].isdigit()}
-
-
-def pack_rows(rows: Rows) -> dict[bytes, bytes]:
-    """Return the fields that hold the counts of arms."""
-    vectors: dict[int, list[float]] = {}
-    for arm, row in rows.items():
-        vectors.setdefault(arm // GROUP, [0] * VECTOR)[arm % GROUP :: GROUP] = ArmCounts(*row)
-    for vector in vectors.values():
-        while vector and not vector[-1]:
-            vector.pop()
-    return {COUNTED + b"%d" % group: b"".join(map(_packed, vector)) for group, vector in vectors.items()}
-
-
-def _packed(number: float) -> bytes:
-    if number < 0 or number != int(number):
-        return b"\xcb" + _LAYOUTS[0xCB].pack(number)
-    if number < 0x80:
-        return bytes((int(number),))
-    first = next(first for first, most in _WRITTEN if number < most)
-    return bytes((first,)) + _LAYOUTS[first].pack(int(number))
-
-
-def _vector(data: bytes) -> list[float]:
-    numbers, at = list[float](), 0
-    while at < len(data):
-        first, at = data[at], at + 1
-        if (layout := _LAYOUTS.get(first)) is not None and at + layout.size <= len(data):
-            numbers += layout.unpack_from(data, at)
-            at += layout.size
-        elif first < 0x80 or first >= 0xE0:
-            numbers.append(first - 256 * (first >= 0xE0))
-        else:
-            return []
-    return numbers[:VECTOR] if all(map(math.isfinite, numbers)) else []
 
 
 # -- Arguments and replies of the scripts as the contract's types.
@@ -394,62 +326,54 @@ def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, f
 _PLAIN = struct.Struct(">dddHHHHH")
 MAX_PLAIN = 400
 """Event ids, records and groups of arms that a plain commit may have together."""
+ITEMS_AT_ONCE = 1000
+"""Arguments of one command of a script."""
+_PRESENT, _KEY_OF_SESSION, _KEY_OF_RECORDS, _KEY_OF_LOG, _KEY_OF_SEGMENTS, _KEY_OF_PLAYED = range(6)
+"""Numbers of keys in ``commit.lua``."""
 
 
 def plain_call(
-    commit: Commit, written: Written, left: Left, keys: Keys, seconds: float
-) -> tuple[Sequence[str], Sequence[RedisArgument]] | None:
-    """Return keys and arguments of ``commit_plain.lua``; None for a commit that is not plain.
+    commit: Commit, left: Left | None, keys: Keys, seconds: float
+) -> tuple[Sequence[str], Sequence[RedisArgument], Left] | None:
+    """Return keys and arguments of ``commit_plain.lua``, and what it leaves; None for a commit that is not plain.
 
     Parameters
     ----------
-    written : by the commit
     left : what this worker knows of the session
     seconds : Unix seconds by the store's clock, about
     """
-    owner, events = commit.writer + "-", commit.event_ids
+    written, own, events = commit.written, commit.writer + "-", commit.event_ids
     if (
-        left.version != commit.expected
-        or not (left.version.startswith(owner) and written.version.startswith(owner))
+        (left is None or written is None or left.version != commit.expected)
+        or not (left.version.startswith(own) and written.version.startswith(own))
+        or (commit.answers or commit.lookups or commit.event_lookups or written.segments or written.entries)
+        or (written.permanent or written.spec is not None or written.about is not None)
         or (left.expires and not written.idle_ttl_ms)
-        or written.permanent
-        or written.entries
-        or written.segments
-        or written.spec is not None
-        or written.about is not None
-        or commit.answers
-        or commit.lookups
-        or commit.event_lookups
         or len(events) + len(written.records) + len(written.counts) > MAX_PLAIN
     ):
         return None
-    key, idle, since, until = keys.session(commit.session_id), written.idle_ttl_ms or 0, 0.0, math.inf
-    names: list[str] = []
-    deadlines: Sequence[int] = ()
-    if events or idle:
-        width, now_ms = keys.bucket_ms, seconds * 1000
-        numbers, deadlines, present, until = buckets_of(left.listed, width, int(now_ms // width) * width)
-        since, until = present if events else (0, until)
+    key, idle = f"{keys.before_id}{commit.session_id}}}", written.idle_ttl_ms or 0
+    since, until = 0.0, math.inf
+    buckets, deadlines = list[int](), list[int]()
+    if events or (idle and left.listed):
+        now_ms, width = int(seconds * 1000), keys.bucket_ms
+        buckets, deadlines, since, until = buckets_of(left.listed, width, now_ms // width)
         if until <= now_ms:
             return None
-        names = [f"{key}{_SEEN}{number}" for number in numbers]
-    records, dropped = list[bytes](), list[bytes]()
-    for name, record in written.records.items():
-        if record is None:
-            dropped.append(name)
-        else:
-            records += (name, record)
-    ids = [item for digest in events for item in (EVENT + digest, b"")]
-    buckets = len(names)
+    names = [key, *(f"{key}{_SEEN}{number}" for number in buckets)]
     if idle:
         names += [key + part for part in (_RECORDS, _LOG, _SEGMENTS, _PLAYED)]
     elif written.records:
         names.append(key + _RECORDS)
-    counts = written.counts
-    sizes = _PLAIN.pack(idle, since, until, buckets, len(counts), len(ids), len(records), len(dropped))
+    records, dropped = list[bytes](), list[bytes]()
+    if written.records:
+        records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
+    ids, counts = [item for digest in events for item in (EVENT + digest, b"")], written.counts
+    sizes = _PLAIN.pack(idle, since, until, len(buckets), len(counts), len(ids), len(records), len(dropped))
     head = (commit.expected, commit.checksum, written.version, written.state, written.summary, sizes)
     groups = [COUNTED + b"%d" % group for group in counts]
-    return (key, *names), (*head, *groups, *counts.values(), *ids, *records, *dropped, *(deadlines if idle else ()))
+    beside = (*groups, *counts.values(), *ids, *records, *dropped, *(deadlines if idle else ()))
+    return names, (*head, *beside), Left(written.version, left.listed, left.expires or idle > 0)
 
 
 def commit_args(commit: Commit) -> Sequence[RedisArgument]:
@@ -458,46 +382,41 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     Two come before them, which say which buckets the keys are, and one behind them, which says whether the call
     waits for replicas.
     """
-    written = commit.written or _NOTHING
-    events = b"".join([EVENT + digest for digest in commit.event_ids])
-    lookups = b"".join(
-        [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
-    )
-    answers = [item for digest, answer in commit.answers.items() for item in (ANSWER + digest, answer)]
-    records = [item for key, value in written.records.items() if value is not None for item in (key, value)]
-    dropped = [key for key, value in written.records.items() if value is None]
-    head = (
-        commit.writer,
-        commit.expected,
-        written.version,
-        written.state,
-        commit.checksum,
-        -1 if written.permanent else written.idle_ttl_ms or 0,
-    )
-    groups = [COUNTED + b"%d" % group for group in written.counts]
+    written, args = commit.written or _NOTHING, list[RedisArgument]()
+    lookups = [EVENT + digest for digest in (*commit.event_ids, *commit.event_lookups)]
+    lookups += [ANSWER + digest for digest in commit.lookups]
+    idle = -1 if written.permanent else written.idle_ttl_ms or 0
+    args += (commit.writer, commit.expected, written.version, commit.checksum, idle, b"".join(lookups))
+    args += (len(written.counts), *(COUNTED + b"%d" % group for group in written.counts), *written.counts.values())
+
+    def write(command: str, key: int, items: Sequence[RedisArgument]) -> None:
+        for at in range(0, len(items), ITEMS_AT_ONCE):
+            some = items[at : at + ITEMS_AT_ONCE]
+            args.extend((command, key, len(some), *some))
+
+    # Nothing is written before XADD, which an access list may lack.
+    for entry in written.entries:
+        write("XADD", _KEY_OF_LOG, ("MAXLEN", "~", written.max_entries, "*", "e", entry))
+    fields = {b"version": written.version.encode(), b"state": written.state, b"summary": written.summary}
+    if commit.written is not None:
+        write("HSET", _KEY_OF_SESSION, _items(fields | {b"about": written.about, b"spec": written.spec}))
+    remembered = dict.fromkeys([EVENT + digest for digest in commit.event_ids], b"")
+    remembered |= {ANSWER + digest: answer for digest, answer in commit.answers.items()}
+    write("HSET", _PRESENT, _items(remembered))
+    write("HSET", _KEY_OF_RECORDS, _items(written.records))
+    write("HDEL", _KEY_OF_RECORDS, [name for name, record in written.records.items() if record is None])
     kept = {name: segment for name, segment in written.segments.items() if segment is not None}
-    segments = [item for name, (_, record) in kept.items() for item in (name, record)]
-    played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
+    write("HSET", _KEY_OF_SEGMENTS, _items({name: record for name, (_, record) in kept.items()}))
+    write("ZADD", _KEY_OF_PLAYED, [item for name, (slot, _) in kept.items() for item in (slot, name)])
     gone = [name for name, segment in written.segments.items() if segment is None]
-    sizes = (len(answers), len(records), len(dropped), len(groups), len(written.entries))
-    sizes_of_segments = (len(segments), len(played), len(gone))
-    # Letters of what is replaced that other commits leave.
-    replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
-    about = (written.summary, replaced, written.about or b"", written.max_entries)
-    spec = () if written.spec is None else (written.spec,)
-    items = (
-        *answers,
-        *records,
-        *dropped,
-        *written.entries,
-        *segments,
-        *played,
-        *gone,
-        *spec,
-        *groups,
-        *written.counts.values(),
-    )
-    return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
+    write("HDEL", _KEY_OF_SEGMENTS, gone)
+    write("ZREM", _KEY_OF_PLAYED, gone)
+    return args
+
+
+def _items(values: Mapping[bytes, bytes | None]) -> list[bytes]:
+    """Return field, value, ... of what has a value."""
+    return [item for name, value in values.items() if value is not None for item in (name, value)]
 
 
 def read_known(reply: Sequence[bytes]) -> Known:
@@ -510,6 +429,26 @@ def read_known(reply: Sequence[bytes]) -> Known:
     events, *items = reply
     duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
+
+
+_ROW = struct.Struct(f">{len(ArmCounts._fields)}d")
+
+
+def read_counts(reply: Sequence[bytes]) -> Counts:
+    """Read a version, and the counts of arms."""
+    version, *rows = reply
+    return Counts(text(version), [ArmCounts(*_ROW.unpack(row)) for row in rows])
+
+
+def pack_counts(rows: base.Rows) -> dict[bytes, bytes]:
+    """Return the fields that hold the counts of arms: numbers of MessagePack, all of them doubles or 0."""
+    vectors: dict[bytes, list[bytes]] = {}
+    for arm, row in rows.items():
+        vector = vectors.setdefault(COUNTED + b"%d" % (arm // GROUP), [b"\0"] * base.VECTOR)
+        vector[arm % GROUP :: GROUP] = [
+            struct.pack(">Bd", base.DOUBLE, count) if count else b"\0" for count in ArmCounts(*row)
+        ]
+    return {name: b"".join(vector) for name, vector in vectors.items()}
 
 
 def read_segments(reply: Sequence[Any]) -> ReadSegments:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 from ...errors import StoreUnavailableError
 from ..base import (
-    GROUP,
     Commit,
     Committed,
     Conflict,
@@ -25,12 +23,11 @@ from ..base import (
     Snapshot,
     StoreOptions,
     WholeSession,
-    counts_of,
 )
 from . import scripts
 from .client import ClusterClient, RedisClient, client_of
 from .listing import ClusterListing, Listing
-from .scripts import ANSWER, COUNTED, SAMPLE
+from .scripts import ANSWER, SAMPLE
 from .transfer import Transfer
 
 # -- Histories of sessions in a Redis server.
@@ -169,22 +166,17 @@ class RedisStore:
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        session_id, written, started = commit.session_id, commit.written, time.monotonic()
-        left = self._client.left.get(session_id)
-        if (
-            left is not None
-            and written is not None
-            and (call := scripts.plain_call(commit, written, left, self._keys, self.now())) is not None
-            and await self._client.run_plain(*call, started)
-        ):
-            left.version, left.expires = written.version, left.expires or bool(written.idle_ttl_ms)
+        client, session_id, written = self._client, commit.session_id, commit.written
+        plain = scripts.plain_call(commit, client.left.get(session_id), self._keys, self.now())
+        if plain is not None and await client.run_plain(*plain[:2]):
+            client.left[session_id] = plain[2]
             return COMMITTED
-        reply = await self._run_on_session(scripts.COMMIT, session_id, scripts.commit_args(commit), started=started)
+        reply = await self._run_on_session(scripts.COMMIT, session_id, scripts.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
             _, later, listed, expires_at = reply
             if written is not None and later is None:
-                self._client.leave(session_id, written.version, listed, expires_at is not None)
+                client.leave(session_id, written.version, listed, expires_at is not None)
             return Committed(None if later is None else scripts.snapshot(later))
         if outcome == b"CONFLICT":
             return Conflict(scripts.snapshot(reply[1]))
@@ -201,12 +193,8 @@ class RedisStore:
 
     async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
         keys = (self._keys.session(session_id), self._keys.probe(session_id))
-        fields = [COUNTED + b"%d" % group for group in sorted({arm // GROUP for arm in arms})]
-        reply = await self._run(scripts.COUNTS, keys, fields)
-        if reply[0] != b"OK":
-            return None
-        vectors = scripts.read_vectors(zip(fields, reply[1][1:], strict=True))
-        return Counts(scripts.text(reply[1][0]), [counts_of(arm, vectors) for arm in arms])
+        reply = await self._run(scripts.COUNTS, keys, arms)
+        return scripts.read_counts(reply[1]) if reply[0] == b"OK" else None
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))

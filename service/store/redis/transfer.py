@@ -6,12 +6,11 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...cooperative import run_in_thread_if_large
-from ..base import ArmCounts, NewSession, Snapshot, WholeSession, rows_of
+from ..base import GROUP, ArmCounts, NewSession, Snapshot, WholeSession
 from . import scripts
 from .client import RedisClient
 from .connection import RedisArgument
-from .scripts import ANSWER, COUNTED, EVENT, pack_rows, read_vectors
+from .scripts import ANSWER, COUNTED, EVENT, pack_counts
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -42,8 +41,14 @@ class Transfer:
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
         snapshot: Snapshot = scripts.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
-        counted = await self._hash(f"{copies}session", probe, COUNTED)
-        counts = await run_in_thread_if_large(sum(map(len, counted.values())), _rows, counted)
+        names = await self._hash(f"{copies}session", probe, COUNTED)
+        arms = [int(name[1:]) * GROUP + place for name in names if name[1:].isdigit() for place in range(GROUP)]
+        counts: dict[int, ArmCounts] = {}
+        for at in range(0, len(arms), FIELDS_AT_ONCE):
+            some = arms[at : at + FIELDS_AT_ONCE]
+            reply = await self._run(scripts.COUNTS, (f"{copies}session", probe), some)
+            rows = scripts.read_counts(reply[1]).rows if reply[0] == b"OK" else [ArmCounts()] * len(some)
+            counts |= {arm: row for arm, row in zip(some, rows, strict=True) if any(row)}
         segment_records = await self._hash(f"{copies}segments", probe)
         played = await self._hash(f"{copies}played", probe, command="ZSCAN")
         segments = {name: (int(float(played.get(name, b"0"))), each) for name, each in segment_records.items()}
@@ -51,8 +56,8 @@ class Transfer:
         for number, deadline in buckets:
             if fields := await self._hash(f"{copies}seen:{number}", probe, EVENT):
                 events.append((deadline, [field[1:] for field in fields]))
-        names = ("session", "slots", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
-        await self._run(scripts.DROP, [f"{copies}{name}" for name in names])
+        parts = ("session", "slots", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
+        await self._run(scripts.DROP, [f"{copies}{name}" for name in parts])
         return WholeSession(snapshot, records, counts, events, segments)
 
     async def _hash(
@@ -76,7 +81,7 @@ class Transfer:
         """
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
-        await self._put(f"{parts}session", pack_rows(whole.counts).items())
+        await self._put(f"{parts}session", pack_counts(whole.counts).items())
         await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
         played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
         await self._put(f"{parts}played", played, "ZADD")
@@ -129,7 +134,3 @@ class Transfer:
             part += (field, value)
         if part:
             await self._run(scripts.PUT, (key,), (KEPT_MS, len(part), command, *part))
-
-
-def _rows(fields: Mapping[bytes, bytes]) -> dict[int, ArmCounts]:
-    return rows_of(read_vectors(fields.items()))
