@@ -60,9 +60,7 @@ class Transfer:
         await self._run(scripts.DROP, [f"{copies}{name}" for name in parts])
         return WholeSession(snapshot, records, counts, events, segments)
 
-    async def _hash(
-        self, key: str, probe: str, kind: bytes = b"", command: str = "HSCAN"
-    ) -> Mapping[bytes, bytes]:
+    async def _hash(self, key: str, probe: str, kind: bytes = b"", command: str = "HSCAN") -> Mapping[bytes, bytes]:
         """Read the fields of a copied hash that begin with a kind byte, or all; or members and scores of a set."""
         found, cursor = dict[bytes, bytes](), b"0"
         while True:
