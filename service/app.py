@@ -54,6 +54,7 @@ class Application(FastAPI):
     Attributes
     ----------
     outermost : what a server calls; calling the application itself does the same, and takes one call more
+    calls : the same without middleware, for what other workers hand over
     """
 
     def __init__(self, runtime: Runtime, lifespan: Lifespan[FastAPI], spans: Spans | None) -> None:
@@ -73,7 +74,7 @@ class Application(FastAPI):
         self._runtime = runtime
         keys = KeyCheck([(route, access_of(route)) for route in self.routes], runtime)
         admit = keys.admit if needs_keys(runtime.settings) else None
-        requests = Requests(super().__call__, self, runtime, spans, admit)
+        self.requests = requests = Requests(super().__call__, self, runtime, spans, admit)
         self.outermost: ASGIApp = requests if spans is None else spans.around(requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

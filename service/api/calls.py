@@ -23,7 +23,15 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..api_keys import ApiKey
-from ..cooperative import LARGE_INPUT_BYTES, STREAMED_FROM_BYTES, Body, FairYield, json_chunks, run_in_thread
+from ..cooperative import (
+    LARGE_INPUT_BYTES,
+    STREAMED_FROM_BYTES,
+    Body,
+    FairYield,
+    joined,
+    json_chunks,
+    run_in_thread,
+)
 from ..errors import (
     InvalidRequestError,
     NotFoundError,
@@ -345,6 +353,8 @@ class Requests:
         admit: Callable[[Scope, PathOperation | None], None] | None,
     ) -> None:
         self._app, self._calls, self._admit, self._spans = app, Calls(described, runtime), admit, spans
+        self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, ASGIApp | None]] | None = None
+        """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
         self._metrics, self._settings, self._new_ids = runtime.metrics, runtime.settings, runtime.request_ids
         self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
         self._logged = {
@@ -377,7 +387,10 @@ class Requests:
             if operation is not None:
                 scope["route"] = operation.route
                 body = await calls.receive(operation, scope, given, receive)
-                reply = await calls.reply(operation, scope, given, body)
+                if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
+                    operation, app = None, answered
+                else:
+                    reply = await calls.reply(operation, scope, given, body)
         except ServiceError as error:
             # The scope keeps it as long as the connection is idle, and its frames would keep the body.
             error.__traceback__ = error.__context__ = error.__cause__ = None
@@ -390,17 +403,28 @@ class Requests:
             await self._hand_on(app, scope, receive, send, started)
             return
         answer, status = reply.body, reply.status
-        headers = [_REPLAYED] if reply.replayed else []
-        if status != 204:
-            if isinstance(answer, bytes):
-                headers.append((b"content-length", b"%d" % len(answer)))
-            headers.append(_JSON_TYPE)
-        headers.append((REQUEST_ID, request_id))
+        headers = [*_headers(reply), (REQUEST_ID, request_id)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if not isinstance(answer, bytes):
             answer = await send_but_last(answer, scope, send)
         self._answered(scope, status, time.perf_counter() - started)
         await send({"type": "http.response.body", "body": answer})
+
+    async def carry_out(self, scope: Scope, body: bytes) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
+        """Carry out a call that another worker has received; return the answer's status, headers and body."""
+        try:
+            if (operation := self._calls.find(scope)) is None:
+                raise NotFoundError
+            scope["route"] = operation.route
+            reply = await self._calls.reply(operation, scope, dict(scope["headers"]), body)
+        except ServiceError as error:
+            response = await self._on_error[ServiceError](Request(scope), error)
+        except Exception as error:
+            response = await self._on_error[Exception](Request(scope), error)
+        else:
+            reply = reply._replace(body=await joined(reply.body, FairYield()))
+            return reply.status, _headers(reply), cast("bytes", reply.body)
+        return response.status_code, response.raw_headers, bytes(response.body)
 
     def _stopping(self, scope: Scope) -> Response:
         self._metrics.problems[OverloadedError.code]()
@@ -470,3 +494,13 @@ class Requests:
                 trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
                 **reason_of(scope.get(ERROR_IN_SCOPE)),
             )
+
+
+def _headers(reply: Reply) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a success, but for the request's id."""
+    headers = [_REPLAYED] if reply.replayed else []
+    if reply.status != 204:
+        if isinstance(reply.body, bytes):
+            headers.append((b"content-length", b"%d" % len(reply.body)))
+        headers.append(_JSON_TYPE)
+    return headers

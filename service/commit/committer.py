@@ -173,8 +173,10 @@ def _label_bytes(run: Run) -> int:
 
 MAX_ATTEMPTS = 64
 """Attempts at one batch before its requests are refused as overload."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
-"""Seconds; the upper limit of the random pause after a second conflict in a row, and the most it grows to."""
+TRIES_AT_ONCE = 4
+"""A conflict brings the state to try on; after every so many the batch pauses, and reads the state anew."""
+LONGEST_PAUSE = 0.02
+"""Seconds; drawn, so that services on several machines do not meet again."""
 MAX_REMINDED = 10_000
 """Sessions whose reminder this worker remembers."""
 
@@ -263,9 +265,11 @@ class Committer:
             failed += 1
             if isinstance(outcome, Conflict):
                 self._cache.forget(session_id)
-                if failed > 1:  # Others may be as far as this worker, again and again: chance decides who is first.
-                    await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**failed)))  # noqa: S311
-                base = await self._loader.decode(session_id, outcome.snapshot, base)
+                if failed % TRIES_AT_ONCE:
+                    base = await self._loader.decode(session_id, outcome.snapshot, base)
+                else:
+                    await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311 - jitter is no secret
+                    base = await self._loader.load(session_id)
             elif isinstance(outcome, Known):
                 known.duplicates |= outcome.duplicates
                 known.answers.update(outcome.replays)

@@ -31,8 +31,9 @@ BEAT_SECONDS = 0.25
 """How often a worker's event loop says that it lives."""
 FRESH_SECONDS = 4 * BEAT_SECONDS
 """A worker that has said nothing for so long is not expected to take a connection."""
-_DRAINING, _FIRST_ROW, _ROW = 0, 1, 2
-"""Places of the numbers: one for all, then two for each worker: time of the last beat, and connections."""
+_DRAINING, _FIRST_ROW = 0, 1
+"""Places of the numbers: one for all, then a row for each worker: time of the last beat, connections, and what
+``Board.of_owner`` returns."""
 
 
 class Board:
@@ -47,12 +48,13 @@ class Board:
     Attributes
     ----------
     descriptor : for the workers' processes
+    workers : number of rows
     """
 
     def __init__(self, descriptor: int, workers: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.descriptor = descriptor
-        self._numbers = memoryview(mmap.mmap(descriptor, 8 * _row(workers))).cast("d")
-        self._workers = workers
+        self._numbers = memoryview(mmap.mmap(descriptor, 8 * _row(workers, workers))).cast("d")
+        self.workers = workers
         self._clock = clock
         # Whether the service is about to stop, and still serves: asked for every request.
         self.is_draining = cast("Callable[[], bool]", partial(self._numbers.__getitem__, _DRAINING))
@@ -65,7 +67,7 @@ class Board:
         else:
             with tempfile.TemporaryFile() as file:
                 descriptor = os.dup(file.fileno())
-        os.truncate(descriptor, 8 * _row(workers))
+        os.truncate(descriptor, 8 * _row(workers, workers))
         return cls(descriptor, workers)
 
     def drain(self) -> None:
@@ -75,33 +77,43 @@ class Board:
     def beat(self, worker: int, connections: int) -> None:
         """Say that a worker's event loop runs, and how many connections it holds."""
         self.count(worker, connections)
-        self._numbers[_row(worker)] = self._clock()
+        self._numbers[_row(worker, self.workers)] = self._clock()
 
     def count(self, worker: int, connections: int) -> None:
         """Say how many connections a worker holds."""
-        self._numbers[_row(worker) + 1] = connections
+        self._numbers[_row(worker, self.workers) + 1] = connections
 
     def last_beat(self, worker: int) -> float:
         """Return when a worker's event loop ran last, in seconds of the clock; 0 before it serves."""
-        return self._numbers[_row(worker)]
+        return self._numbers[_row(worker, self.workers)]
 
     def forget(self, worker: int) -> None:
         """Clear the row of a worker that has ended."""
-        self._numbers[_row(worker)] = self._numbers[_row(worker) + 1] = 0.0
+        self._numbers[_row(worker, self.workers)] = self._numbers[_row(worker, self.workers) + 1] = 0.0
+
+    def is_fresh(self, worker: int) -> bool:
+        """Return whether a worker has said lately that it lives."""
+        return self.last_beat(worker) >= self._clock() - FRESH_SECONDS
+
+    def of_owner(self, worker: int) -> memoryview[float]:
+        """Return what ``owners`` keeps of a worker.
+
+        That is, for each worker, its last request that this one has read, and then the name of this one's socket.
+        """
+        return self._numbers[_row(worker, self.workers) + 2 : _row(worker + 1, self.workers)]
 
     def serving(self) -> Sequence[int]:
         """Return the workers that serve, or did before they stood still."""
-        return [worker for worker in range(self._workers) if self.last_beat(worker)]
+        return [worker for worker in range(self.workers) if self.last_beat(worker)]
 
     def least_connections(self, but: int) -> float:
         """Return the connections of that other worker which holds fewest; infinite where no other lives."""
-        since = self._clock() - FRESH_SECONDS
-        others = (each for each in range(self._workers) if each != but and self.last_beat(each) >= since)
-        return min((self._numbers[_row(each) + 1] for each in others), default=float("inf"))
+        others = (each for each in range(self.workers) if each != but and self.is_fresh(each))
+        return min((self._numbers[_row(each, self.workers) + 1] for each in others), default=float("inf"))
 
 
-def _row(worker: int) -> int:
-    return _FIRST_ROW + _ROW * worker
+def _row(worker: int, workers: int) -> int:
+    return _FIRST_ROW + (3 + workers) * worker
 
 
 # -- Whether the shared socket listens: only while a worker can answer, so that clients are refused at once

@@ -25,6 +25,7 @@ from ..telemetry import multiprocess
 from ..telemetry.tracing_config import open_traces
 from .connection import HttpConnection
 from .connection_limits import ConnectionLimit, allowed_connections
+from .owners import Owners
 from .pool import BEAT_SECONDS, Acceptor, Board, listen
 
 SWITCH_SECONDS = 0.001
@@ -94,9 +95,9 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, settings: Settings, listener: socket.socket, board: Board, number: int) -> None:
-        folder = multiprocess.share(number)
-        app = create_app(settings, metrics_folder=folder, spans=open_traces(), draining=board.is_draining)
-        allowed = allowed_connections(settings.max_connections, settings.store_connections)
+        folder, spans = multiprocess.share(number), open_traces()
+        app = create_app(settings, metrics_folder=folder, spans=spans, draining=board.is_draining)
+        allowed = allowed_connections(settings.max_connections, settings.store_connections + 2 * settings.workers)
         self.runtime, self._limit = app.state.runtime, ConnectionLimit(allowed, time.monotonic)
         self._listener, self._board, self._number = listener, board, number
         protocol = partial(
@@ -121,6 +122,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
         )
         super().__init__(config)
+        self._owners = Owners(board, number, self, app.requests, spans)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -132,6 +134,7 @@ class Server(uvicorn.Server):
 
         acceptor = Acceptor(self._listener, make, self._board, self._number, lambda: self._limit.count)
         self.servers = [acceptor]  # type: ignore[list-item]
+        await self._owners.start()
         self._beat()
         acceptor.start()
         os.write(sys.stdout.fileno(), b".")
@@ -140,6 +143,7 @@ class Server(uvicorn.Server):
     def _beat(self) -> None:
         self._board.beat(self._number, self._limit.count)
         self.runtime.metrics.connections.set(self._limit.count)
+        self._owners.look()
         if not self.should_exit:
             listen(self._listener)  # Again, where the supervisor ended it just when this worker began.
         asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)

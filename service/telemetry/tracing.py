@@ -74,6 +74,12 @@ class Spans:
 
         return traced
 
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return headers that name the current request's span."""
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+        return [(name.encode(), value.encode()) for name, value in carrier.items()]
+
     def answered(self, *, method: str, route: str, status: int, request_id: str, session: str | None) -> None:
         """Set name, status and attributes of the current request's span: what its log line contains.
 

@@ -45,6 +45,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "uvicorn.config:Config.http_protocol_class",
         *_of("uvicorn.server:Server", "config lifespan server_state servers should_exit startup"),
     ),
+    "A stop waits for what other workers have handed over.": ("uvicorn.server:ServerState.tasks",),
     "Routes of all subjects are listed flat, as starlette types them.": ("starlette.routing:BaseRoute",),
     "A path with another method is found out, to answer 405 with what is allowed.": ("starlette.routing:Match",),
     "A connection that redis-py opened is taken over: its own serves one call at a time.": (

@@ -97,6 +97,23 @@ async def test_a_request_has_a_span_with_what_its_line_in_the_log_tells(traced):
     }
 
 
+async def test_what_another_worker_carries_out_is_a_span_within_the_requests():
+    provider, exporter = spans_in_memory()
+    spans = Spans(provider)
+
+    async def owner(*_):
+        pass
+
+    async def sender(*_):
+        await spans.around(owner)({"type": "http", "headers": spans.headers()}, None, None)
+
+    await spans.around(sender)({"type": "http", "headers": []}, None, None)
+    within, around = exporter.get_finished_spans()
+
+    assert within.parent.span_id == around.context.span_id
+    assert within.context.trace_id == around.context.trace_id
+
+
 async def test_the_store_calls_of_a_request_are_its_children(traced):
     create = await traced.span("POST", "/v1/sessions", json=ARMS)
     children = [span for span in traced.spans() if span.parent == create.context]

@@ -1,0 +1,552 @@
+"""What workers hand over to the owner of a session, and what becomes of it when the owner dies, stops or starts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from zlib import crc32
+
+import httpx
+import pytest
+
+from service.errors import OverloadedError
+from service.server import owners as module
+from service.server.owners import OLD_SECONDS, SILENT_SECONDS, Owners
+from service.server.pool import Board
+from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
+from tests.support.api_keys import ADMIN, KEYS, bearer
+from tests.support.http import http_client
+from tests.support.real_redis import RedisServer
+from tests.support.running import RunningService, alive
+from tests.support.waiting import until, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there requests are handed over")
+
+
+def owned_by(place: int, workers: int = 2) -> str:
+    """A session that the worker at this place owns."""
+    return next(name for name in map("s{}".format, itertools.count()) if crc32(name.encode()) % workers == place)
+
+
+# -- Two workers in this process, whose calls are answered by the test.
+
+
+class Worker:
+    """One of two workers; ``answer`` is what its calls do."""
+
+    def __init__(self, board: Board, place: int) -> None:
+        self.begun: list[dict[str, Any]] = []
+        self.answer: Callable[..., Any] = self.echo
+        self.hand_over: Any = None
+        runtime = SimpleNamespace(api_keys=SimpleNamespace(keys=[SimpleNamespace(name="ops")]))
+        state = SimpleNamespace(tasks=set())
+        self.server = SimpleNamespace(runtime=runtime, server_state=state, should_exit=False)
+        spans: Any = SimpleNamespace(around=lambda calls: calls, headers=lambda: [(b"traceparent", b"00")])
+        self.owners = Owners(board, place, self.server, self, spans)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.begun.append(scope)
+        await self.answer(scope, (await receive())["body"], send)
+
+    async def echo(self, _: Any, body: bytes, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"a", b"b")]})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b"!"})
+
+
+class Two:
+    """Both workers; requests arrive at the first, and the second owns their session."""
+
+    def __init__(self) -> None:
+        self.board = Board.create(2)
+        self.first, self.second = (Worker(self.board, place) for place in range(2))
+        self.sent: list[dict[str, Any]] = []
+
+    async def ask(self, path: str = "act", body: bytes = b"{}", **options: Any) -> bool:
+        name = owned_by(1)
+        scope = {"type": "http", "method": "POST", "path": f"/v1/sessions/{name}/{path}", "query_string": b"q"}
+        scope |= {"headers": [(b"x-other", b"1")], "path_params": {"session_id": name}} | options
+        self.scope = scope
+
+        async def send(message: dict[str, Any]) -> None:
+            self.sent.append(message)
+
+        return bool(await self.first.hand_over(scope, body, send))
+
+    def connection(self) -> Any:
+        return self.first.owners._connections[1]
+
+
+@pytest.fixture
+async def two() -> Any:
+    two = Two()
+    for place, worker in enumerate((two.first, two.second)):
+        await worker.owners.start()
+        two.board.beat(place, 0)
+    yield two
+    for connection in two.first.owners._connections.values():
+        await connection.opening
+        connection.transport.close()
+    for worker in (two.first, two.second):
+        worker.owners.listener.close()
+    for _ in range(5):  # Turns of the event loop, in which the other ends close.
+        await asyncio.sleep(0)
+
+
+async def test_the_owner_answers_what_changes_its_session(two: Two) -> None:
+    assert await two.ask(body=b"body", headers=[(b"content-type", b"json"), (b"x-other", b"1")])
+
+    assert two.sent[0] == {"type": "http.response.start", "status": 201, "headers": [(b"a", b"b")]}
+    assert two.sent[1]["body"] == b"body!"
+    sent = {b"content-type": b"json", b"traceparent": b"00", b"content-length": b"4"}
+    assert dict(two.second.begun[0]["headers"]) == sent
+
+
+@pytest.mark.parametrize(
+    "other", [{"method": "GET"}, {"path_params": {}}, {"path_params": {"session_id": owned_by(0)}}], ids=str
+)
+async def test_what_changes_no_session_of_another_stays(two: Two, other: dict[str, Any]) -> None:
+    assert not await two.ask(**other)
+
+
+async def test_keys_go_by_their_names_and_an_unknown_one_stays(two: Two) -> None:
+    assert await two.ask(**{KEY_IN_SCOPE: SimpleNamespace(name="ops")})
+    assert not await two.ask(**{KEY_IN_SCOPE: SimpleNamespace(name="new")})
+    assert [scope[KEY_IN_SCOPE].name for scope in two.second.begun] == ["ops"]
+
+
+async def test_the_error_of_an_answer_is_logged_where_the_request_arrived(two: Two) -> None:
+    async def refuse(scope: Any, body: bytes, send: Any) -> None:
+        scope[ERROR_IN_SCOPE] = SimpleNamespace(code="c", reason="r")
+        await two.second.echo(scope, body, send)
+
+    two.second.answer = refuse
+    assert await two.ask()
+    assert vars(two.scope[ERROR_IN_SCOPE]) == {"code": "c", "reason": "r"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "options", "again"),
+    [
+        ("act", b"{}", {}, False),
+        ("act", b"{}", {"headers": [(b"idempotency-key", b"k")]}, True),
+        ("", b"", {"headers": [(b"idempotency-key", b"k")], "method": "DELETE"}, False),
+        ("feedback", b'{"event_id": "e"}', {}, True),
+        ("feedback", b'{"event_id": null}', {}, False),
+        ("feedbacks", b'{"events": [{"event_id": "e"}, {"event_id": "f"}]}', {}, True),
+        ("feedbacks", b'{"events": [{"event_id": "e"}, {}]}', {}, False),
+        ("feedbacks", b'{"events": 3}', {}, False),
+        ("feedback", b"no json", {}, False),
+    ],
+)
+async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_once(
+    two: Two, path: str, body: bytes, options: dict[str, Any], again: bool
+) -> None:
+    async def die(_scope: Any, _body: bytes, _send: Any) -> None:
+        two.connection().transport.abort()
+        await asyncio.Event().wait()
+
+    two.second.answer = die
+    if again:
+        assert not await two.ask(path, body, **options)
+    else:
+        with pytest.raises(OverloadedError, match="send it again"):
+            await two.ask(path, body, **options)
+    for task in two.second.server.server_state.tasks:
+        task.cancel()
+
+
+async def test_what_an_owner_has_not_begun_at_its_death_is_done_here(two: Two) -> None:
+    two.second.owners._begin = lambda connection, *_: connection.transport.abort()  # type: ignore[method-assign]
+
+    assert not await two.ask()
+    assert await two.ask() is False
+    assert two.second.begun == []
+
+
+async def test_an_owner_that_is_dead_is_not_asked(two: Two) -> None:
+    two.board.forget(1)
+    assert not await two.ask()
+    two.board.beat(1, 0)
+    assert await two.ask()
+
+
+async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(two: Two, monkeypatch: Any) -> None:
+    late: list[tuple[Any, ...]] = []
+    begin = two.second.owners._begin
+    two.second.owners._begin = lambda *message: late.append(message)  # type: ignore[method-assign]
+    asked = asyncio.create_task(two.ask())
+    await until(lambda: asyncio.sleep(0.001, bool(late)), 10)
+    two.first.owners.look()
+    assert not asked.done()
+    now = time.monotonic()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + SILENT_SECONDS + 0.01)
+    two.first.owners.look()
+
+    assert not await asked
+    begin(*late[0])
+    assert two.second.begun == []
+    assert OLD_SECONDS < SILENT_SECONDS
+
+
+async def test_a_request_that_was_begun_is_waited_for(two: Two, monkeypatch: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(scope: Any, body: bytes, send: Any) -> None:
+        await go_on.wait()
+        await two.second.echo(scope, body, send)
+
+    two.second.answer = slow
+    asked = asyncio.create_task(two.ask())
+    await until(lambda: asyncio.sleep(0.001, bool(two.second.begun)), 10)
+    now = time.monotonic()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + 60)
+    two.first.owners.look()
+    go_on.set()
+
+    assert await asked
+
+
+async def test_the_owner_is_told_that_a_client_has_left(two: Two) -> None:
+    seen = asyncio.Event()
+
+    async def look(scope: Any, body: bytes, send: Any) -> None:
+        assert not scope["extensions"][IS_GONE]()
+        await until(lambda: asyncio.sleep(0.001, scope["extensions"][IS_GONE]()), 10)
+        seen.set()
+        await two.second.echo(scope, body, send)
+
+    two.second.answer = look
+    asked = asyncio.create_task(two.ask(extensions={IS_GONE: lambda: True}))
+    await until(lambda: asyncio.sleep(0.001, bool(two.second.begun)), 10)
+    two.first.owners.look()
+
+    assert await asked
+    assert seen.is_set()
+
+
+async def test_an_owner_that_stops_begins_nothing(two: Two) -> None:
+    two.second.server.should_exit = True
+
+    assert not await two.ask()
+    assert two.second.begun == []
+
+
+async def test_a_fault_before_the_answer_leaves_what_was_done_unknown(two: Two, caplog: Any) -> None:
+    async def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    two.second.answer = fail
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    with pytest.raises(OverloadedError):
+        await two.ask()
+
+
+async def test_a_process_of_another_user_is_not_talked_to(two: Two, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module.os, "geteuid", lambda: -1)
+
+    assert not await two.ask()
+    assert two.second.begun == []
+
+
+# -- Real workers on a real store.
+
+CLIENTS = 6
+"""Of each worker, at least."""
+SESSION = {"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 1}
+
+
+class Workers:
+    """A service whose workers are known: clients by the process that took their connection."""
+
+    def __init__(self, service: RunningService, count: int, stack: contextlib.ExitStack) -> None:
+        self.service, self.count = service, count
+        service.wait_serving(count)
+        self.clients: dict[int, list[httpx.Client]] = {}
+        while len(self.clients) < count or min(map(len, self.clients.values())) < CLIENTS:
+            client = stack.enter_context(http_client(service.url))
+            self.clients.setdefault(self._process_of(client), []).append(client)
+
+    def _process_of(self, client: httpx.Client) -> int:
+        """Every refusal is logged, with its process."""
+        answer = client.get("/v1/sessions/none")
+        line = wait_until(lambda: re.search(f'.*"{answer.headers["x-request-id"]}".*', self.service.text()))
+        return int(json.loads(line[0])["pid"])
+
+    def process(self, place: int) -> int:
+        return next(pid for pid in self.service.workers(self.count) if _place(pid) == place)
+
+    def of(self, place: int) -> list[httpx.Client]:
+        """Clients of the worker at this place."""
+        return self.clients[self.process(place)]
+
+
+def _place(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2])
+
+
+@pytest.fixture
+def pool(tmp_path: Path, own_redis_server: RedisServer) -> Iterator[Callable[..., Workers]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(count: int = 2, *flags: str, **options: Any) -> Workers:
+            flags = ("--workers", str(count), "--store-url", own_redis_server.url, *flags)
+            return Workers(stack.enter_context(RunningService(tmp_path, *flags, **options)), count, stack)
+
+        yield start
+
+
+def created(client: httpx.Client, name: str, **fields: Any) -> str:
+    """The path of a new session."""
+    client.post("/v1/sessions", json={"session_id": name} | SESSION | fields).raise_for_status()
+    return f"/v1/sessions/{name}"
+
+
+def slot(client: httpx.Client, path: str) -> int:
+    return int(client.get(path).json()["slot"])
+
+
+def conflicts(client: httpx.Client) -> tuple[float, float]:
+    """Conflicts and commits so far."""
+    counts = dict(re.findall(r'bandit_commits_total\{outcome="(\w+)"\} (\S+)', client.get("/metrics").text))
+    return float(counts["conflict"]), float(counts["committed"])
+
+
+JSON = {"Content-Type": "application/json"}
+CALLS: list[tuple[str, str, Any, dict[str, str]]] = [
+    ("POST", "/act", None, {}),
+    ("POST", "/acts", {"count": 3}, {"Idempotency-Key": "a"}),
+    ("POST", "/acts", {"count": 3}, {"Idempotency-Key": "a"}),
+    ("POST", "/acts", {"count": 4}, {"Idempotency-Key": "a"}),
+    ("POST", "/act?q=1", None, {}),
+    ("POST", "/feedback", {"arm": 1, "loss": 0.5, "event_id": "e"}, {}),
+    ("POST", "/feedback", {"arm": 1, "loss": 0.5, "event_id": "e"}, {}),
+    ("POST", "/feedback?on_surplus=skip", {"arm": 0, "loss": 0.5}, {}),
+    ("POST", "/feedbacks", {"events": [{"arm": 7, "loss": 2}]}, {}),
+    ("POST", "/feedbacks", {"events": []}, {"Content-Type": "text/plain"}),
+    ("POST", "/feedbacks", {"events": [{"arm": 0, "loss": 0.5, "event_id": str(n)} for n in range(900)]}, {}),
+    ("PATCH", "", {"floor": 0.01}, {}),
+    ("PATCH", "/arms", {"add": [f"{n:0100}" for n in range(3000)]}, {"Idempotency-Key": "b"}),
+    ("PATCH", "/arms", {"add": [f"{n:0100}" for n in range(3000)]}, {"Idempotency-Key": "b"}),
+    ("PUT", "/arms", {"arms": ["x"] * 3}, {}),
+    ("POST", "/act", [], {}),
+    ("DELETE", "", None, {}),
+    ("DELETE", "", None, {}),
+]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("key", [None, ADMIN])
+def test_answers_that_were_handed_over_are_those_of_the_worker_itself(
+    pool: Callable[..., Workers], key: str | None
+) -> None:
+    environment = {} if key is None else {"BANDIT_API_KEYS": json.dumps(KEYS)}
+    workers = pool(environment=environment)
+    here, there = (client := workers.of(0)[0]), owned_by(1)
+    client.headers = httpx.Headers({} if key is None else bearer(key))
+    paths = [created(client, name, learner={"kind": "dexp3", "arms": ["a", "b"]}) for name in (owned_by(0), there)]
+    told = []
+    for path in paths:
+        answers = [here.request(method, path + call, json=body, headers=more) for method, call, body, more in CALLS]
+        left_out = {"date", "x-request-id"}
+        told.append(
+            [
+                (
+                    answer.status_code,
+                    {name: value for name, value in answer.headers.items() if name not in left_out},
+                    re.sub(r'"(\w+_at|version)":"[^"]+"', "", answer.text),
+                )
+                for answer in answers
+            ]
+        )
+
+    assert told[0] == [(status, headers, text.replace(there, owned_by(0))) for status, headers, text in told[1]]
+    assert {status for status, _, _ in told[0]} >= {200, 204, 404, 409, 415, 422}
+    logged = [
+        json.loads(line) for line in workers.service.text().splitlines() if '"code": "invalid_request"' in line
+    ]
+    assert {line["session"] for line in logged if "session" in line} == {owned_by(0), there}
+
+
+def in_flight(server: RedisServer) -> bool:
+    """Whether something waits for the frozen server."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(int(line[1].rpartition(":")[2], 16) == server.port and line[4][-8:] != "0" * 8 for line in lines)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("kind", ["keys", "ids", "neither"])
+def test_an_owner_killed_in_the_middle_of_requests(
+    pool: Callable[..., Workers], own_redis_server: RedisServer, kind: str
+) -> None:
+    """One waits for a frozen store, which will do what the dead owner sent; the others wait behind it."""
+    workers = pool()
+    senders, owner = workers.of(0)[:CLIENTS], workers.process(1)
+    path = created(senders[0], owned_by(1))
+    arms = [action["arm"] for action in senders[0].post(f"{path}/acts", json={"count": 50}).json()["actions"]]
+
+    def ask(number: int) -> httpx.Response:
+        if kind == "ids":
+            event = {"arm": arms[number], "loss": 0.5, "event_id": f"e{number}"}
+            return senders[number].post(f"{path}/feedback", json=event)
+        return senders[number].post(
+            f"{path}/act", headers={"Idempotency-Key": f"k{number}"} if kind == "keys" else {}
+        )
+
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        own_redis_server.freeze()
+        asked = [threads.submit(ask, number) for number in range(CLIENTS)]
+        wait_until(lambda: in_flight(own_redis_server))
+        os.kill(owner, signal.SIGKILL)
+        wait_until(lambda: not alive(owner))
+        own_redis_server.thaw()
+        statuses = [each.result().status_code for each in asked]
+    view = senders[0].get(path).json()
+
+    if kind == "ids":
+        assert statuses == [200] * CLIENTS
+        assert (view["feedbacks"], view["outstanding"]) == (CLIENTS, 50 - CLIENTS)
+    elif kind == "keys":
+        assert statuses == [200] * CLIENTS
+        assert view["slot"] == 50 + CLIENTS
+    else:
+        assert set(statuses) <= {200, 503}
+        assert 50 + statuses.count(200) <= view["slot"] <= 50 + CLIENTS
+
+
+@pytest.mark.processes
+def test_an_owner_that_is_stopped_and_goes_on(pool: Callable[..., Workers]) -> None:
+    workers = pool()
+    senders, owner = workers.of(0), workers.process(1)
+    path = created(senders[0], owned_by(1))
+    assert senders[0].post(f"{path}/act").json()["slot"] == 1
+    os.kill(owner, signal.SIGSTOP)
+    with ThreadPoolExecutor(len(senders)) as threads:
+        begun = time.monotonic()
+        answers = list(threads.map(lambda client: client.post(f"{path}/act"), senders))
+        assert time.monotonic() - begun < 5
+    os.kill(owner, signal.SIGCONT)
+
+    assert sorted(answer.json()["slot"] for answer in answers) == list(range(2, 2 + len(senders)))
+    assert workers.of(1)[0].get("/livez").status_code == 200
+    for client in (*senders, *workers.of(1)):
+        client.post(f"{path}/act").raise_for_status()
+    assert slot(senders[0], path) == 1 + len(answers) + len(senders) + len(workers.of(1))
+
+
+@pytest.mark.processes
+def test_a_slow_store_is_no_dead_owner(pool: Callable[..., Workers], own_redis_server: RedisServer) -> None:
+    workers = pool()
+    client = workers.of(0)[0]
+    path = created(client, owned_by(1))
+    with ThreadPoolExecutor(1) as threads:
+        own_redis_server.freeze()
+        asked: Future[httpx.Response] = threads.submit(client.post, f"{path}/act")
+        until_late = time.monotonic() + 2 * SILENT_SECONDS
+        wait_until(lambda: time.monotonic() > until_late)
+        own_redis_server.thaw()
+        assert asked.result().json()["slot"] == 1
+    assert slot(client, path) == 1
+
+
+@pytest.mark.processes
+def test_a_stop_finishes_what_was_handed_over(pool: Callable[..., Workers], own_redis_server: RedisServer) -> None:
+    workers = pool()
+    clients = [client for place in range(2) for client in workers.of(place)]
+    paths = [created(clients[0], owned_by(place)) for place in range(2)]
+    with ThreadPoolExecutor(len(clients)) as threads:
+        own_redis_server.freeze()
+        asked = [threads.submit(client.post, f"{paths[n % 2]}/act") for n, client in enumerate(clients)]
+        wait_until(lambda: in_flight(own_redis_server))
+        workers.service.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "received SIGTERM, stopping" in workers.service.messages())
+        own_redis_server.thaw()
+        assert [each.result().status_code for each in asked] == [200] * len(clients)
+
+    assert workers.service.process.wait(30) == 0
+
+
+def keyed_act(client: httpx.Client, path: str, key: str) -> None:
+    """Act once, sent again until it is answered."""
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            answer = client.post(f"{path}/act", headers={"Idempotency-Key": key})
+            if answer.status_code != 503:
+                answer.raise_for_status()
+                return
+
+
+@pytest.mark.processes
+def test_workers_that_die_again_and_again_under_load(pool: Callable[..., Workers]) -> None:
+    """Each of three dies, then all at once; those that take their places are found."""
+    workers = pool(3)
+    service, paths = workers.service, [created(workers.of(0)[0], owned_by(place, 3)) for place in range(3)]
+    done: list[list[str]] = [[], [], []]
+    stop = threading.Event()
+
+    def visit(thread: int) -> None:
+        while not stop.is_set():
+            with http_client(service.url) as client:
+                for path, keys in zip(paths, done, strict=True):
+                    key = f"{thread}-{time.monotonic_ns()}"
+                    keyed_act(client, path, key)
+                    keys.append(key)
+
+    with ThreadPoolExecutor(6) as threads:
+        visits = [threads.submit(visit, thread) for thread in range(6)]
+        try:
+            for dying in [(0,), (1,), (2,), (0, 1, 2)]:
+                serving, enough = service.text().count(" serves"), sum(map(len, done)) + 50
+                for pid in [workers.process(place) for place in dying]:
+                    os.kill(pid, signal.SIGKILL)
+                service.wait_serving(serving + len(dying))
+                wait_until(partial(lambda enough: sum(map(len, done)) > enough, enough))
+        finally:
+            stop.set()
+        for each in visits:
+            each.result()
+    with service.client() as last:
+        assert [slot(last, path) for path in paths] == [len(keys) for keys in done]
+        before = conflicts(last)
+        for _ in range(100):
+            with http_client(service.url) as fresh:
+                fresh.post(f"{paths[0]}/act").raise_for_status()
+        lost, made = conflicts(last)
+
+    assert (lost - before[0], made - before[1]) == (0, 100)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_of_one_service_seldom_conflict(pool: Callable[..., Workers], count: int) -> None:
+    """A thousand sessions and one; acts on connections of all workers."""
+    workers = pool(count)
+    clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]
+    names = [created(clients[0], f"s{n}") for n in range(1000)]
+
+    def visit(client: httpx.Client) -> None:
+        chance = random.Random(id(client))
+        for _ in range(60):
+            for path in (chance.choice(names), names[0]):
+                client.post(f"{path}/act").raise_for_status()
+
+    with ThreadPoolExecutor(len(clients)) as threads:
+        list(threads.map(visit, clients))
+    lost, made = conflicts(clients[0])
+
+    assert lost <= 0.05 * made
