@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -36,6 +37,36 @@ def balanced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]
         service.wait_ready()
         with before(service.url.removeprefix("http://"), tmp_path) as client:
             yield client
+
+
+def test_requests_of_a_session_go_to_one_replica_and_others_to_all(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    with ExitStack() as stack:
+        urls = []
+        for folder in (first, second):
+            folder.mkdir()
+            service = stack.enter_context(RunningService(folder, "--store-url", "memory://"))
+            service.wait_ready()
+            urls.append(service.url.removeprefix("http://"))
+        both = CONFIG.replace("server service:8000", f"server {urls[0]} max_fails=1;\n        server {urls[1]}")
+        client = stack.enter_context(before("", tmp_path, both))
+
+        def replica(path: str) -> str:
+            return client.post(path).headers["x-request-id"].partition("-")[0]
+
+        of_sessions = [
+            {
+                replica(f"{prefix}/v1/sessions/s{n}{call}")
+                for prefix in ("", "/bandit")
+                for call in ("/act", "/feedback?a=1")
+            }
+            for n in range(20)
+        ]
+        others = [{replica(path) for _ in range(20)} for path in ("/v1/sessions", "/bandit/v1/sessions/import")]
+
+    assert [len(found) for found in of_sessions] == [1] * 20
+    assert len(set.union(*of_sessions)) == 2
+    assert others == [set.union(*of_sessions)] * 2
 
 
 def check_problem(answer: httpx.Response | Answer, error: type[ServiceError]) -> None:
