@@ -422,8 +422,7 @@ class Requests:
         except Exception as error:
             response = await self._on_error[Exception](Request(scope), error)
         else:
-            reply = reply._replace(body=await joined(reply.body, FairYield()))
-            return reply.status, _headers(reply), cast("bytes", reply.body)
+            return reply.status, _headers(reply), await joined(reply.body, FairYield())
         return response.status_code, response.raw_headers, bytes(response.body)
 
     def _stopping(self, scope: Scope) -> Response:

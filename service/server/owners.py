@@ -248,10 +248,9 @@ class Owners:
             found, error = await self._requests.carry_out(scope, body), scope.get(ERROR_IN_SCOPE)
             answer = (*found, error and (error.code, error.reason))
 
+        app = carry_out if self._spans is None else self._spans.around(carry_out)
         try:
-            await (
-                carry_out(scope) if self._spans is None else self._spans.around(carry_out)(scope, _never, _never)
-            )
+            await app(scope, _never, _never)
         finally:
             del connection.is_gone[number]
             connection.say(number, answer)
