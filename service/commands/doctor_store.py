@@ -219,7 +219,7 @@ async def _schemas(url: str, options: StoreOptions) -> Finding:
         readers = [frozenset(SCHEMAS), *await store.announce("doctor", (), 0)]
         while len(schemas) < MOST_SESSIONS:
             page = await store.list(cursor, 1000)
-            schemas |= {each.session_id: each.summary[0] for each in page.sessions if each.summary}
+            schemas |= {each.session_id: each.head[0] for each in page.sessions if each.head}
             if (cursor := page.next_cursor) is None:
                 break
     finally:

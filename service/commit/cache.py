@@ -14,7 +14,6 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import PointRun, Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import StateCorruptError, SurplusFeedbackError
-from ..learners.segments import Shared
 from ..models import stored as stored_specification
 from ..models.stored import Stored
 from ..serialization import records as records_codec
@@ -170,24 +169,10 @@ class CachedSession(NamedTuple):
                 # Before memory of the size is taken that the specification alone says.
                 codec.check_length(snapshot.state, stored.specification.learner)
                 run = stored.start()
-            ledger, arms, state, shared = codec.decode(
-                snapshot.state,
-                run.learner.state_type,
-                by_arm=isinstance(run, ArmRun),
-                shared_type=Shared if isinstance(run, SegmentRun) else None,
-            )
-            if isinstance(run, ArmRun):
-                names = getattr(run.params.learner, "arms", None)
-                run = run.with_arms(codec.decode_arms(arms, run.arms, names))
-            codec.check_state(run, ledger, state)
-            if isinstance(run, SegmentRun):
-                codec.check_shared(run, shared)
+            run = codec.decode(snapshot.state, run)
         except (CodecError, ValueError) as error:
             raise StateCorruptError from error
-        run = run.moved(ledger, state)
-        if isinstance(run, SegmentRun):
-            run = replace(run, shared=shared)
-        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or codec.is_unread(state)
+        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or codec.is_unread(run.state)
         stored_bytes = StoredBytes(snapshot.spec, snapshot.state)
         suffice = not needs_records and stored_bytes.are_enough_for(run)
         return cls(
@@ -227,13 +212,6 @@ class CachedSession(NamedTuple):
     def begun(cls, version: str, stored: Stored, run: Run, state: bytes) -> CachedSession:
         """Make a session before its first slot, of its first version and the bytes of its run's state."""
         return cls(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0])
-
-    @staticmethod
-    def encode(run: Run, schema: int = codec.NEWEST) -> bytes:
-        """Return the bytes of a run's state in a schema."""
-        arms = run.arms if isinstance(run, ArmRun) else None
-        shared = run.shared if isinstance(run, SegmentRun) else None
-        return codec.encode(run.ledger, run.state, arms, shared, schema)
 
     def committed_as(
         self, written: Written, run: Run, effective: Effective | None, stored: Stored

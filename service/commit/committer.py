@@ -33,7 +33,7 @@ from ..errors import (
 from ..models.specification import is_id
 from ..serialization import records as codec
 from ..serialization import summary
-from ..serialization.state import NEWEST, rows_of
+from ..serialization.state import NEWEST, encode, rows_of
 from ..store.base import Commit, Committed, Conflict, Known, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
@@ -86,18 +86,16 @@ async def commit_of(
     writes = draft.changed or bool(draft.answers) or base.schema > schema
     if not (writes or (journal and spec.decision_log is not None)):
         return await _with_lookups(draft, session_id, base, writer, None, base.version)
-    if isinstance(run, ArmRun) and run.arms is not getattr(base.run, "arms", None):
-        # Arms are encoded again, of which there may be many.
-        is_same, size = False, LABEL_BYTES * run.arms.size
-        state = await run_in_thread_if_large(size, CachedSession.encode, run, schema)
-    else:
-        state = CachedSession.encode(run, schema)
+    has_other_arms = isinstance(run, ArmRun) and run.arms is not getattr(base.run, "arms", None)
+    is_same = is_same and not has_other_arms
     # Computing it costs much with many arms: lists show that of some seconds ago.
     effective = base.effective if is_same else None
     if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
         effective = Effective(summary.effective_arms_of(run), run.ledger.time)
     draft.effective = effective
-    shown = summary.encode_summary(run, version, schema, effective=effective.value, mostly_surplus=mostly_surplus)
+    # Other arms are encoded again, of which there may be many.
+    size = LABEL_BYTES * run.arms.size if has_other_arms and isinstance(run, ArmRun) else 0
+    state = await run_in_thread_if_large(size, encode, run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
     losses = base.run.params.losses
@@ -117,7 +115,6 @@ async def commit_of(
         records,
         await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
         await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
-        shown,
         None if is_same else await _about(draft),
         entries,
         0 if spec.decision_log is None else spec.decision_log.max_entries,

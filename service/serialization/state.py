@@ -1,10 +1,14 @@
 """A session's state as bytes: exact, checked, and marked with the number of its schema.
 
-What no later schema changes: a state's first byte is the number of its schema, its last four are the CRC-32 of all
-before them. A schema that is newer than this program knows is so told from damage. Between them stand, for learners
-over arms, the outstanding decisions by arm and the arms behind their length in bytes (uint32; 0 where arms never
-changed); the ledger's numbers; the fields of the learner's state in order; in sessions with segments those of what
-these share; and what events did to a vector since it was stored. ``binary`` has the layout of arrays.
+What no later schema changes: a state's first byte is the number of its schema, the next two are the length of its
+head, and its last four are the CRC-32 of all before them. A schema that is newer than this program knows is so told
+from damage. Before its CRC a state has, little-endian,
+
+- the head, of which lists are made: all numbers of the session and, last, the lower half of its own CRC-32,
+- behind their length the arms, where these have changed,
+- the vectors' numbers, then the outstanding decisions by arm, in a session over arms,
+- behind their length arrays of integers, and the number of rows,
+- what events did to a vector since it was stored, where the learner's state has a log.
 
 ``SCHEMAS``, at the end, has the schemas that this program reads. Which of them is written is one number of the
 process, ``Schemas.written`` in ``commit/schemas.py``. Until the first release there is one schema, and a change of
@@ -19,7 +23,9 @@ from __future__ import annotations
 import json
 import math
 import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
@@ -27,73 +33,91 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..engine.arm_run import ArmRun, Arms
+from ..engine.arm_run import Arms
 from ..engine.ledger import ArmLedger, Ledger
 from ..engine.run import Run
-from ..engine.segment_run import SegmentRun
 from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
-from . import binary
-from .binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign, width_of
+from ..store.base import head_of
+from .binary import BYTE, BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, dtype_below, foreign
 
-# -- The fields of a learner's state: the annotations of its NamedTuple say how each is stored.
+FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
-_SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
-_KINDS: list[tuple[Any, Any]] = [
-    (Rows, binary.ROWS),
-    (FloatArray, binary.FLOAT_ARRAY),
-    (IntArray, binary.INT_ARRAY),
-]
-"""Annotations that are no scalar, and their kinds."""
+# -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
+
+EQUAL_LOSSES, MOSTLY_SURPLUS, CHANGED_ARMS, SEGMENTS = 1, 2, 4, 8
+"""Flags of the head."""
+_LEDGER = attrgetter(
+    *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
+    *("mean_loss", "last_act_at", "last_event_at"),
+)
+"""The numbers of a ledger, in the order of its fields; of the last one the head has a flag."""
+_START = struct.Struct("<BHBB")
+"""Schema, length of the head, flags, number of rates."""
+_FACTS = 4 + 12
+"""Where they stand among the head's numbers: how many arms there ever were, the forms of vectors, how many segments
+are kept, and ``effective_arms``."""
+_RATES = _FACTS + 4
+"""Where the rates begin, which only lists read. NaN stands for None."""
+_HALF = struct.Struct("<H")
+"""The lower half of the CRC-32 of all before it. Behind a whole one that of the state would not depend on these."""
 
 
 @lru_cache(maxsize=64)
-def kinds_of(state_type: type) -> tuple[Any, ...]:
-    """Return the kind of each stored field of a state: the layout of a scalar, or one of the kinds in ``binary``.
+def _head(codes: str) -> struct.Struct:
+    """Return the layout of a head, up to its checksum, with numbers of these codes behind ``effective_arms``."""
+    return struct.Struct(f"<BHBB6qd2q3d3Id{codes}")
 
-    Fields with a default stand behind the others and are not stored.
+
+class Shown(NamedTuple):
+    """What lists show of a session's state."""
+
+    ledger: Any
+    kept: int | None
+    """How many segments are kept, in a session with segments."""
+    mostly_surplus: bool
+    """Whether most of the latest events answered no outstanding decision."""
+    effective: float | None = None
+    """``effective_arms`` of a moment ago; None over points."""
+    rates: Sequence[float | None] = ()
+
+
+def read_shown(head: bytes, ledger_type: Any = Ledger) -> Shown:
+    """Read what lists show of a state's head.
+
+    Raises
+    ------
+    CodecError, struct.error
+        for anything a state of this program does not begin with.
     """
-    kinds = _stored_hints(state_type).values()
-    return tuple(next((kind for array, kind in _KINDS if hint == array), None) or _SCALARS[hint] for hint in kinds)
+    schema, length, flags, n_rates = _START.unpack_from(head)
+    if schema not in SCHEMAS or length != len(head) or _half(head[: -_HALF.size]) != head[-_HALF.size :]:
+        raise CodecError("not the head of a state")
+    numbers = _head("d" * n_rates).unpack_from(head)
+    ledger = ledger_type(*numbers[4:_FACTS], equal_losses=bool(flags & EQUAL_LOSSES))
+    effective, *rates = [None if number != number else number for number in numbers[_RATES - 1 :]]
+    kept = numbers[_FACTS + 2] if flags & SEGMENTS else None
+    return Shown(ledger, kept, bool(flags & MOSTLY_SURPLUS), effective, rates)
 
 
-def _stored_hints(state_type: Any) -> dict[str, Any]:
-    hints = get_type_hints(state_type)
-    return {name: hint for name, hint in hints.items() if name not in state_type._field_defaults}
+def _half(body: bytes) -> bytes:
+    return _HALF.pack(zlib.crc32(body) & 0xFFFF)
 
 
-@lru_cache(maxsize=64)
-def rows_field(state_type: type) -> str | None:
-    """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
-    kinds = zip(_stored_hints(state_type), kinds_of(state_type), strict=True)
-    return next((name for name, kind in kinds if kind is binary.ROWS), None)
-
-
-@lru_cache(maxsize=64)
-def fixed_fields(state_type: type) -> frozenset[str]:
-    """Return the names of the fields that are a ``FixedArray``, whose length the arms have no part in."""
-    hints = get_type_hints(state_type, include_extras=True)
-    return frozenset(name for name, hint in hints.items() if hint == FixedArray)
-
-
-# -- The arms of a session as bytes, where they have changed since its creation.
-#
-# They are the live arms as an array, the paused ones as another, and the labels of the arms that came after the
-# start as JSON.
+# -- The arms of a session with labels, where they have changed since its creation, as JSON: the indexes of those
+# that were removed, then of those that are paused, and the labels of those that came after the start.
 
 _ENCODED_ARMS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
+_JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode_arms(arms: Arms) -> bytes:
     """Return the bytes of the arms of a session with labels; they are made once for each ``Arms``."""
     if (encoded := _ENCODED_ARMS.get(arms)) is None:
-        writer = Writer()
-        writer.integers(np.array(arms.live, dtype="<i8"))
-        writer.integers(np.array(sorted(arms.paused), dtype="<i8"))
-        encoded = b"".join(writer.parts) + json.dumps(arms.added, separators=(",", ":")).encode()
-        _ENCODED_ARMS[arms] = encoded
+        removed = [arm for arm in range(arms.size) if not arms.is_live(arm)]
+        encoded = _ENCODED_ARMS[arms] = _JSON.encode([removed, sorted(arms.paused), arms.added]).encode()
     return encoded
 
 
@@ -102,7 +126,7 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> 
 
     Parameters
     ----------
-    data : ``Decoded.arms``; empty where arms never changed
+    data : as ``encode_arms`` made them; empty where arms never changed
     known : arms of the same session at some moment, which are returned where they are the ones read
     first_names : labels the session was created with; None without labels
 
@@ -117,39 +141,85 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> 
         raise CodecError("arms without labels never change")
     if not data:
         return Arms.of(len(first_names), first_names)
-    reader = Reader(memoryview(data))
     with foreign("the arms of this session"):
-        live, paused = reader.integers(), reader.integers()
-        added = json.loads(bytes(reader.left))
-    if not isinstance(added, list) or not all(isinstance(name, str) for name in added):
-        raise CodecError("not labels of arms")
-    ascending = live.ndim == 1 and live.size and live[0] >= 0 and np.all(live[1:] > live[:-1])
-    if not ascending or live[-1] >= len(first_names) + len(added):
+        removed, paused, added = json.loads(data)
+        live = sorted(set(range(len(first_names) + len(added))).difference(removed))
+        arms = Arms.at(first_names, added, live, paused)
+        are_labels = isinstance(added, list) and all(isinstance(name, str) for name in added)
+        fits = are_labels and live and set(live).issuperset(paused)
+    if not fits or encode_arms(arms) != data:
         raise CodecError("not the arms of this session")
-    if paused.ndim != 1 or not np.isin(paused, live).all() or np.unique(paused).size != paused.size:
-        raise CodecError("not the paused arms of this session")
-    return Arms.at(first_names, added, live.tolist(), paused.tolist())
+    return arms
 
 
-# -- The numbers of a session's ledger: a byte that says how many bytes an integer has, the integers, the floats.
+# -- The fields of a learner's state, and behind them those of what segments share: the annotations of their
+# NamedTuples say how each is stored. Fields with a default are not.
 
-_INTEGERS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "voided", "losses")
-_COUNTS = (*_INTEGERS, "time", "mean_loss", "last_act_at", "last_event_at", "equal_losses")
-_LAYOUTS = {
-    width: struct.Struct(f"<B{len(_INTEGERS)}{kind}4d?") for width, kind in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
-}
-"""By the bytes of an integer."""
-_numbers = attrgetter(*_COUNTS)
+_CODES = {int: "q", float: "d", bool: "?"}
 
 
-def _read_counts(reader: Reader) -> dict[str, Any]:
-    """Return the ledger's numbers by the names of its fields."""
-    if (layout := _LAYOUTS.get(reader.left[0])) is None:
-        raise CodecError("no state has such counts")
-    _, *numbers = reader.unpack(layout)
-    if not all(map(math.isfinite, numbers)):
-        raise CodecError("the counts are no numbers")
-    return dict(zip(_COUNTS, numbers, strict=True))
+class Layout(NamedTuple):
+    """The fields of each kind, by their places."""
+
+    head: struct.Struct
+    """Without its checksum."""
+    numbers: Sequence[int]
+    vectors: Sequence[int]
+    """Those of floats, of any shape."""
+    fixed: Sequence[int]
+    """Vectors of which the arms have no part in the length."""
+    integers: Sequence[int]
+    rows: Sequence[int]
+    has_log: bool
+
+
+@lru_cache(maxsize=64)
+def layout_of(state_type: Any, shared_type: Any, n_rates: int) -> Layout:
+    """Return the layout of a state with so many rates, and of what segments share; None: there are none."""
+    hints, defaults = get_type_hints(state_type, include_extras=True), state_type._field_defaults
+    kinds = [None if name in defaults else hint for name, hint in hints.items()]
+    if shared_type is not None:
+        kinds += get_type_hints(shared_type, include_extras=True).values()
+    head = _head("d" * n_rates + "".join(_CODES[kind] for kind in kinds if kind in _CODES))
+
+    def places(*annotations: Any) -> list[int]:
+        return [place for place, kind in enumerate(kinds) if kind in annotations]
+
+    vectors, fixed = places(FloatArray, FixedArray), places(FixedArray)
+    return Layout(head, places(*_CODES), vectors, fixed, places(IntArray), places(Rows), "log" in defaults)
+
+
+@lru_cache(maxsize=64)
+def rows_field(state_type: type) -> str | None:
+    """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
+    return next((name for name, hint in get_type_hints(state_type).items() if hint == Rows), None)
+
+
+# -- Outstanding decisions by arm: where they are few, the index of the arm of each, else how many each arm has. All
+# take as few bytes as the number of arms, or that of all outstanding decisions, may need.
+
+FEW = 4
+"""Times as many arms as outstanding decisions from which on these are few."""
+
+
+def _encode_outstanding(by_arm: IntArray, outstanding: int) -> bytes:
+    size = by_arm.size
+    if outstanding * FEW > size:
+        return by_arm.astype(dtype_below(outstanding + 1)).tobytes()
+    if not outstanding:
+        return b""
+    arms = by_arm.nonzero()[0]
+    return (arms if arms.size == outstanding else arms.repeat(by_arm[arms])).astype(dtype_below(size)).tobytes()
+
+
+def _read_outstanding(reader: Reader, size: int, outstanding: int) -> IntArray:
+    if outstanding * FEW > size:
+        by_arm: IntArray = reader.numbers(dtype_below(outstanding + 1), size).astype(INTEGERS)
+    else:
+        by_arm = np.bincount(reader.numbers(dtype_below(size), outstanding), minlength=size)
+    if by_arm.size != size or by_arm.sum() != outstanding:
+        raise CodecError("the outstanding decisions are not those of this session's arms")
+    return by_arm
 
 
 # -- States with a log: vectors of which few numbers were set since another vector.
@@ -215,7 +285,7 @@ def _read_log(reader: Reader, state: Any) -> Any:
     CodecError, IndexError, ValueError
         where ``_write_log`` did not write these bytes behind this state.
     """
-    (count,) = reader.unpack(binary.BYTE)
+    (count,) = reader.unpack(BYTE)
     if count == LOGGED:
         steps, opened = reader.unpack(_LOGGED_HEAD)
         if not opened <= steps <= MAX_EVENTS or state.weights.size or state.opened.size:
@@ -271,64 +341,120 @@ def replayed(state: Any, rows: Rows) -> Any:
 
 # -- A state whole, and the schemas that there are.
 
-
-class Decoded(NamedTuple):
-    """A session's state: the ledger, the bytes that ``decode_arms`` reads, the learner's NamedTuple."""
-
-    ledger: Ledger
-    arms: bytes
-    state: Any
-    shared: Any = None
-    """What segments share, in sessions with segments."""
+SAME, EMPTY = 1, 2
+"""Forms of a vector: equal to the one before it, whose numbers are not written again; empty, as it is still to be
+made of rows. 0 stands for others. The head has the forms of all, two bits each, those of the first the lowest."""
+MAX_ROWS = 2**20
+"""Most rows of a state: more than a session can have open slots."""
 
 
-def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared: Any) -> None:
-    has_log = "log" in state._field_defaults
-    stored = shortened(state) if has_log else state
-    if isinstance(ledger, ArmLedger):
-        changed = b"" if arms is None or arms.added is None else encode_arms(arms)
-        writer.integers(ledger.by_arm)
-        writer.parts += (LENGTH.pack(len(changed)), changed)
-    numbers = _numbers(ledger)
-    width = width_of(numbers[: len(_INTEGERS)])
-    writer.parts.append(_LAYOUTS[width].pack(width, *numbers))
-    writer.fields(kinds_of(stored.__class__), stored)
-    if shared is not None:
-        writer.fields(kinds_of(shared.__class__), shared)
-    if has_log:
-        if stored.log is None:
-            writer.parts.append(BYTES[0])
+def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
+    ledger, state, (_, *rates) = run.ledger, run.state, run.learner.rates(run.state).values()
+    # To ask for the class of a run, which is abstract, takes longer.
+    arms: Arms | None = getattr(run, "arms", None)
+    shared: Any = getattr(run, "shared", ())
+    layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates))
+    if layout.has_log:
+        state = shortened(state)
+    fields, parts = state + shared, list[bytes]()
+    if is_changed := arms is not None and arms.added is not None:
+        parts += (LENGTH.pack(len(encoded := encode_arms(arms))), encoded)
+    forms, place, before, data_before, size = 0, 1, None, b"", 0
+    for at in layout.vectors:
+        vector = fields[at]
+        # Whole comparisons are rare: those that differ mostly do so in their first bytes.
+        if vector is before or ((data := vector.tobytes()) == data_before and data):
+            forms |= SAME * place
+        elif data:
+            parts.append(data)
+            before, data_before = vector, data
         else:
-            _write_log(writer, stored.log)
+            forms |= EMPTY * place
+        place <<= 2
+    if isinstance(ledger, ArmLedger):
+        size = ledger.by_arm.size
+        parts.append(_encode_outstanding(ledger.by_arm, ledger.outstanding))
+    for at in layout.integers:
+        parts += (LENGTH.pack(fields[at].size), fields[at].tobytes())
+    for at in layout.rows:
+        parts.append(LENGTH.pack(len(fields[at])))
+    if layout.has_log:
+        if state.log is None:
+            parts.append(BYTES[0])
+        else:
+            _write_log(Writer(parts), state.log)
+    flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
+    flags |= is_changed * CHANGED_ARMS | bool(shared) * SEGMENTS
+    shown = [math.nan if number is None else number for number in (effective, *rates)]
+    head = layout.head.pack(
+        *(schema, layout.head.size + _HALF.size, flags, len(rates), *_LEDGER(ledger), size, forms),
+        *(shared.kept if shared else 0, *shown, *[fields[at] for at in layout.numbers]),
+    )
+    return [head, _half(head), *parts]
 
 
-def _read(reader: Reader, state_type: Any, by_arm: bool, shared_type: type | None) -> Decoded:
-    outstanding = reader.integers() if by_arm else None
-    arms = bytes(reader.block()) if by_arm else b""
-    counts = _read_counts(reader)
-    values = reader.fields(kinds_of(state_type))
-    of_all = [] if shared_type is None else reader.fields(kinds_of(shared_type))
-    state = state_type(*values)
-    if "log" in state._field_defaults:
+def _read(head: bytes, reader: Reader, run: Any) -> Any:
+    old, shared, arms = run.state, getattr(run, "shared", ()), getattr(run, "arms", None)
+    ledger, n_rates = read_shown(head, type(run.ledger)).ledger, head[_START.size - 1]
+    layout = layout_of(old.__class__, shared.__class__ if shared else None, n_rates)
+    numbers = layout.head.unpack(head[: -_HALF.size])
+    of_state, (size, forms) = numbers[_RATES + n_rates :], numbers[_FACTS : _FACTS + 2]
+    if not all(map(math.isfinite, (*numbers[4:_FACTS], *of_state))):
+        raise CodecError("not the head of a state of this learner")
+    encoded = bytes(reader.take(*reader.unpack(LENGTH))) if numbers[2] & CHANGED_ARMS else b""
+    if arms is not None:
+        arms = decode_arms(encoded, arms, getattr(run.params.learner, "arms", None))
+        run = run.with_arms(arms)
+    if size != (0 if arms is None else arms.size):
+        raise CodecError("the counts are not those of this session's arms")
+
+    # The shapes of vectors follow from the learner and the arms.
+    known, live = old + shared, () if arms is None else (len(arms.live),)
+    floats = np.frombuffer(reader.left, FLOATS, len(reader.left) // FLOATS.itemsize)
+    found, vector, end, fits = dict(zip(layout.numbers, of_state, strict=True)), _NONE, 0, True
+    for at in layout.vectors:
+        shape = known[at].shape if at in layout.fixed or not live else known[at].shape[:-1] + live
+        if forms & EMPTY:
+            vector = _NONE
+        elif not forms & SAME:
+            start, end = end, end + math.prod(shape)
+            vector = floats[start:end].reshape(shape).copy()
+        found[at], forms, fits = vector, forms >> 2, fits and vector.shape == shape
+    reader.take(FLOATS.itemsize * end)
+    if not np.isfinite(floats[:end]).all():
+        raise CodecError("a state with numbers that are infinite or NaN")
+    if arms is not None:
+        ledger.by_arm = _read_outstanding(reader, size, ledger.outstanding)
+    for at in layout.integers:
+        found[at] = reader.numbers(INTEGERS, *reader.unpack(LENGTH)).copy()
+    for at in layout.rows:
+        (count,) = reader.unpack(LENGTH)
+        if count > MAX_ROWS:
+            raise CodecError("no state has so many rows")
+        found[at] = (None,) * count
+    state = run.learner.state_type(*[found[at] for at in range(len(old)) if at in found])
+    if layout.has_log:
         state = _read_log(reader, state)
-    different = {id(value): value for value in (*state[: len(values)], *of_all)}
-    if not all(map(_is_finite, different.values())):
-        raise CodecError("not a state of this learner")
-    ledger = Ledger(**counts) if outstanding is None else ArmLedger(**counts, by_arm=outstanding)
-    return Decoded(ledger, arms, state, None if shared_type is None else shared_type(*of_all))
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())
+        if not all(np.isfinite(state[at]).all() for at in layout.vectors if state[at] is not found[at]):
+            raise CodecError("a log of numbers that are infinite or NaN")
+    if not fits and not is_unread(state):
+        raise CodecError("the state has not this session's sizes")
+    if ledger.slot != ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided + ledger.outstanding:
+        raise CodecError("the counts do not add up to the slots")
+    run = run.moved(ledger, state)
+    if not shared:
+        return run
+    shared = Shared(*[found[at] for at in range(len(old), len(known))])
+    if not shared.weights.min() > 0 or not 0 <= shared.kept <= run.params.max_segments:
+        raise CodecError("the state is not that of this session's segments")
+    return replace(run, shared=shared)
 
 
 class Schema(NamedTuple):
-    """How states of a schema are written and read, between their number and their checksum."""
+    """How states of a schema are written and read, up to their checksum."""
 
-    write: Callable[[Writer, Ledger, Any, Arms | None, Any], None]
-    read: Callable[[Reader, type, bool, type | None], Decoded]
+    write: Callable[[Run, int, float | None, bool], list[bytes]]
+    read: Callable[[bytes, Reader, Run], Run]
     narrow: Callable[[Run], None] | None = None
     """Takes from a run what such states don't hold, so that its worker goes on with what others read; None where
     they hold all of it."""
@@ -339,47 +465,49 @@ SCHEMAS: Mapping[int, Schema] = {1: Schema(_write, _read)}
 NEWEST = max(SCHEMAS)
 
 
-def encode(ledger: Ledger, state: Any, arms: Arms | None = None, shared: Any = None, schema: int = NEWEST) -> bytes:
+def encode(run: Run, schema: int = NEWEST, effective: float | None = None, mostly_surplus: bool = False) -> bytes:
     """Return the bytes of a session's state.
 
     Parameters
     ----------
-    ledger : of the session; an ``ArmLedger`` where the learner is over arms
-    state : NamedTuple of the learner's state
-    arms : None where arms never changed
-    shared : NamedTuple of what segments share, in sessions with segments
+    run : of the session
     schema : one of ``SCHEMAS``
+    effective : for lists, ``effective_arms`` of a moment ago; None over points
+    mostly_surplus : for lists, whether most of the latest events answered no outstanding decision
     """
-    writer = Writer()
-    writer.parts.append(BYTES[schema])
-    SCHEMAS[schema].write(writer, ledger, state, arms, shared)
-    body = b"".join(writer.parts)
-    return body + checksum(body)
+    parts, crc = SCHEMAS[schema].write(run, schema, effective, mostly_surplus), 0
+    for part in parts:  # Not of the whole, which would be copied once more: it may be megabytes.
+        crc = zlib.crc32(part, crc)
+    return b"".join([*parts, crc.to_bytes(CHECKSUM_BYTES, "little")])
 
 
-def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | None = None) -> Decoded:
+def decode(data: bytes, run: Run) -> Run:
     """Read what ``encode`` wrote.
 
     Parameters
     ----------
     data : the whole state, with its checksum
-    state_type : NamedTuple class of the learner's state
-    by_arm : whether the learner is over arms
-    shared_type : NamedTuple class of what segments share, in sessions with segments
+    run : of the same session at any moment; it stays as it is
+
+    Returns
+    -------
+    The run at the moment of the state, without what stands beside the state.
 
     Raises
     ------
     CodecError
-        for anything ``encode`` did not write for this state type.
+        for anything ``encode`` did not write for this session, as far as that can be told.
     """
-    reader = _opened(data)
-    if checksum(memoryview(data)[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
-        raise CodecError("the checksum does not fit")
+    body = memoryview(data)[:-CHECKSUM_BYTES]
+    if len(data) <= CHECKSUM_BYTES or data[0] not in SCHEMAS or checksum(body) != data[-CHECKSUM_BYTES:]:
+        raise CodecError("not a state this version can read")
+    head = head_of(data)
+    reader = Reader(body[len(head) :])
     with foreign("a state of this learner"):
-        decoded = SCHEMAS[data[0]].read(reader, state_type, by_arm, shared_type)
+        read = SCHEMAS[data[0]].read(head, reader, run)
     if reader.left:
         raise CodecError("not a state of this learner")
-    return decoded
+    return read
 
 
 def refuse_newer(data: bytes) -> None:
@@ -388,17 +516,7 @@ def refuse_newer(data: bytes) -> None:
         raise NewerSchemaError
 
 
-def _opened(data: bytes) -> Reader:
-    """Return a reader of what stands between the number and the checksum."""
-    if len(data) <= CHECKSUM_BYTES or data[0] not in SCHEMAS:
-        raise CodecError("not a state this version can read")
-    return Reader(memoryview(data)[1:-CHECKSUM_BYTES])
-
-
 # -- Whether specification and state belong to one session.
-
-NUMBER_BYTES = 8
-"""Bytes of an int64 or a float64."""
 
 
 def check_length(data: bytes, spec: Spec) -> None:
@@ -409,57 +527,9 @@ def check_length(data: bytes, spec: Spec) -> None:
     CodecError
         where it is of fewer arms than the learner, or has fewer bytes than that has numbers.
     """
-    with foreign("a state"):
-        is_short = (
-            _opened(data).skip_integers() < spec.size
-            if isinstance(spec, ArmsSpec)
-            else len(data) < spec.size * NUMBER_BYTES
-        )
-    if is_short:
+    numbers = len(data) // FLOATS.itemsize
+    if isinstance(spec, ArmsSpec):
+        with foreign("a state"):
+            numbers = _head("").unpack_from(data)[_FACTS]
+    if numbers < spec.size:
         raise CodecError("the state has fewer numbers than its learner")
-
-
-def check_state(run: Run, ledger: Ledger, state: Any) -> None:
-    """Refuse a ledger whose counts do not add up, and arrays of other shapes than the session's.
-
-    Parameters
-    ----------
-    run : the same session at any moment, with the arms that were read
-    ledger : the one that was read
-    state : NamedTuple of the learner's state that was read; vectors still to be made of rows are not checked
-
-    Raises
-    ------
-    CodecError
-        where a shape differs, or the counts do not add up to the slots or, by arm, to the outstanding decisions.
-    """
-    settled = ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided
-    if ledger.slot != settled + ledger.outstanding:
-        raise CodecError("the counts do not add up to the slots")
-    live: tuple[int, ...] | None = None
-    if isinstance(run, ArmRun) and isinstance(ledger, ArmLedger):
-        live = (len(run.arms.live),)
-        if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
-            raise CodecError("the counts are not those of this session's arms")
-    if is_unread(state):
-        return
-    fixed = fixed_fields(run.learner.state_type)
-    for name, known, part in zip(state._fields, run.state, state, strict=True):
-        if isinstance(part, np.ndarray) and part.dtype.kind == "f":
-            expected = known.shape if live is None or name in fixed else (*known.shape[:-1], *live)
-            if part.shape != expected:
-                raise CodecError("the state has not this session's sizes")
-
-
-def check_shared(run: SegmentRun, shared: Shared) -> None:
-    """Refuse what segments share where it has other sizes than the session's, or counts more than may be kept.
-
-    Raises
-    ------
-    CodecError
-    """
-    arrays = zip((shared.mixture_sums, shared.weights), (run.shared.mixture_sums, run.shared.weights), strict=True)
-    if any(found.shape != known.shape for found, known in arrays) or not shared.weights.min() > 0:
-        raise CodecError("the state is not that of segments")
-    if not 0 <= shared.kept <= run.params.max_segments:
-        raise CodecError("the session has not so many segments")

@@ -1,11 +1,9 @@
-"""What lists show of a session, kept beside its state so that no state is read for a list.
+"""What views and lists show of a session: what seldom changes, and what any commit may change.
 
-``about`` is what seldom changes, as JSON, and is written only when it does. ``summary`` is written by every
-commit, and says of which version it is. Its layout, little-endian: the schema of the state (1 byte), so that one
-may count the sessions of a schema; bytes of a count (1 byte); the counts; as float64 (NaN for None) the times of
-the last act and event, the mean, ``effective_arms`` and the learner's rates; as JSON what few sessions have;
-CRC-32 of all before it and the session's version. Names that depend on the session are in ``about``. The hints why
-a session may not learn, and the samples of its history, follow from the same counts, and are here too.
+Lists are made of two texts beside a session's version, so that no state is read for them. ``about`` is what seldom
+changes, as JSON, and is written only when it does. The rest follows from the head of the state, ``state.Shown``:
+the counts, and of them the hints why a session may not learn; ``about`` has the names that depend on the session.
+The samples of a session's history follow from the same counts, and are here too.
 """
 
 from __future__ import annotations
@@ -19,14 +17,15 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from ..engine.arm_run import ArmRun
+from ..engine.ledger import Expiry, Ledger, LossRange
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..learners.base import FloatArray
-from .binary import CHECKSUM_BYTES, checksum, width_of
-from .state import SCHEMAS
+from .binary import CodecError
+from .state import Shown, read_shown
 
 # -- Times and means as views and lists show them.
 
@@ -73,38 +72,32 @@ class Hint(NamedTuple):
     message: str
 
 
-def hints(run: Run, *, mostly_surplus: bool = False) -> Iterator[Hint]:
+def hints(ledger: Ledger, losses: LossRange, expiry: Expiry | None, mostly_surplus: bool) -> Iterator[Hint]:
     """Yield the hints for a session.
 
     Parameters
     ----------
-    run : of the session; its counts, its default loss and whether decisions expire are looked at
+    ledger : counts of the session
+    losses, expiry : of the session
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    ledger, expires = run.ledger, run.params.expiry is not None
-    is_silent = ledger.slot == ledger.outstanding
-    if ledger.slot >= SILENT_SLOTS and is_silent and not expires:
+    if ledger.slot == ledger.outstanding >= SILENT_SLOTS and expiry is None:
         yield Hint("no_feedback", f"{ledger.slot} decisions and no feedback: nothing can be learned.")
-    if expires and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
+    if expiry is not None and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
         yield Hint("first_window", "The first window has not ended and no event has come: no loss is known yet.")
-    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not _has_other_default(run):
-        what = "rewards" if run.params.losses.word == "reward" else "losses"
+    # Outstanding decisions may count already, as another loss than those that were reported.
+    is_charged = expiry is not None and expiry.provisional and ledger.outstanding > 0
+    has_other_default = is_charged and expiry is not None and expiry.loss != ledger.mean_loss
+    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not has_other_default:
+        what = "rewards" if losses.word == "reward" else "losses"
         yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
     many = ledger.outstanding > MANY_OUTSTANDING and 2 * ledger.outstanding > ledger.slot
-    if many and not expires:
+    if many and expiry is None:
         text = f"{ledger.outstanding} of {ledger.slot} decisions wait for feedback: give the session an expiry, or"
         yield Hint("growing_outstanding", f"{text} report also that nothing happened.")
     if mostly_surplus:
         text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
         yield Hint("mostly_surplus", text)
-
-
-def _has_other_default(run: Run) -> bool:
-    """Return whether outstanding decisions count already, as another loss than those that were reported."""
-    expiry, ledger = run.params.expiry, run.ledger
-    if expiry is None or not expiry.provisional or not ledger.outstanding:
-        return False
-    return expiry.loss != ledger.mean_loss
 
 
 def effective_arms(p: FloatArray) -> float:
@@ -114,15 +107,15 @@ def effective_arms(p: FloatArray) -> float:
     return float(f"{np.exp(-np.dot(positive, np.log(positive))):.12g}")
 
 
-# -- The two parts of a view, and their bytes.
+# -- The two parts of a view.
 
 MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
 _NAMES = "summary"
-"""In ``about``: names of the mean and the rates, and the mode of these, which a summary leaves out."""
+"""In ``about``: names of the mean and the rates, and the mode of these, which the head of a state leaves out."""
+_COUNTS = ("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
+_counts = attrgetter(*_COUNTS)
 _JSON = json.JSONEncoder(separators=(",", ":"))
-_counts = attrgetter("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
-_NAN = float("nan")
 
 
 def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
@@ -141,67 +134,38 @@ def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"learner": learner, **chosen}
 
 
-def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
-    """Return what every commit may change of a session's view; ``rates`` belong to the learner.
+def viewed(chosen: Mapping[str, Any], run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
+    """Return the fields of a session's view, but for its distribution or point, and what the store says of it.
 
     Parameters
     ----------
+    chosen : the fields that clients choose beside the learner
     run : of the session
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    ledger = run.ledger
-    counts = (*_counts(ledger), ledger.last_act_at, ledger.last_event_at, _mean_of(run))
-    return _counted(run.learner.rates(run.state), _mean_name(run), counts, _rare(run, mostly_surplus))
+    shown = Shown(run.ledger, run.shared.kept if isinstance(run, SegmentRun) else None, mostly_surplus)
+    return _joined(about(chosen, run), run.learner.rates(run.state), shown, run.params.losses, run.params.expiry)
 
 
-def _counted(rates: Any, mean: str, counts: Sequence[Any], rare: Mapping[str, Any]) -> dict[str, Any]:
-    slot, feedbacks, outstanding, expired, removed, voided, total_delay, acted_at, event_at, shown_mean = counts
+def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Expiry | None) -> dict[str, Any]:
+    ledger, by_arm = shown.ledger, "n_arms" in about["learner"]
+    mean = losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss
     return {
-        "rates": rates,
-        "slot": slot,
-        "feedbacks": feedbacks,
-        "outstanding": outstanding,
-        "expired": expired,
-        "removed": removed,
-        "voided": voided,
-        "total_delay": total_delay,
-        mean: shown_mean,
-        "last_act_at": time_text(acted_at) if acted_at else None,
-        "last_event_at": time_text(event_at) if event_at else None,
-        "hints": [],
-        **rare,
+        **about,
+        "learner": {**about["learner"], **rates},
+        **dict(zip(_COUNTS, _counts(ledger), strict=True)),
+        f"mean_{losses.word}": shown_mean(mean) if ledger.losses else None,
+        "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
+        "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
+        "hints": [hint._asdict() for hint in hints(ledger, losses, expiry, shown.mostly_surplus)],
+        **({} if shown.kept is None else {"segments": shown.kept}),
+        **({} if shown.effective is None else {"effective_arms": shown.effective}),
     }
-
-
-def _mean_name(run: Run) -> str:
-    return f"mean_{run.params.losses.word}"
-
-
-def _mean_of(run: Run) -> float | None:
-    ledger = run.ledger
-    if not ledger.losses:
-        return None
-    by_arm = isinstance(run, ArmRun)
-    return shown_mean(run.params.losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss)
-
-
-def _rare(run: Run, mostly_surplus: bool) -> dict[str, Any]:
-    """Return the fields that few sessions have."""
-    found = [hint._asdict() for hint in hints(run, mostly_surplus=mostly_surplus)]
-    segments = {"segments": run.shared.kept} if isinstance(run, SegmentRun) else {}
-    return {**({"hints": found} if found else {}), **segments}
 
 
 def effective_arms_of(run: Run) -> float | None:
     """Return how many arms the distribution shown to readers amounts to; None over points."""
     return effective_arms(run.probabilities) if isinstance(run, ArmRun) else None
-
-
-def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a view, of its two parts, as the functions ``about`` and ``counted`` give them."""
-    view = {**about, **counted}
-    view["learner"] = {**view["learner"], **view.pop("rates")}
-    return view
 
 
 def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
@@ -213,7 +177,7 @@ def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
     run : of the session, with its present arms
     """
     rates = run.learner.rates(run.state)
-    names = [_mean_name(run), rates["rates"], *list(rates)[1:]]
+    names = [f"mean_{run.params.losses.word}", rates["rates"], *list(rates)[1:]]
     return _JSON.encode({**shortened(about(chosen, run)), _NAMES: names}).encode()
 
 
@@ -225,69 +189,38 @@ def shortened(view: dict[str, Any]) -> dict[str, Any]:
     return view
 
 
-def encode_summary(
-    run: Run, version: str, schema: int, *, effective: float | None = None, mostly_surplus: bool = False
-) -> bytes:
-    """Return the bytes of what a commit changes, as of the version that it makes.
-
-    Parameters
-    ----------
-    run : of the session, after the commit
-    version : that the commit makes
-    schema : of the state that it writes
-    effective : ``effective_arms`` of a moment ago; None over points
-    mostly_surplus : whether most of the latest events answered no outstanding decision
-    """
-    ledger, (_, *rates) = run.ledger, run.learner.rates(run.state).values()
-    counts = _counts(ledger)
-    width = width_of(counts)
-    numbers = (ledger.last_act_at, ledger.last_event_at, _mean_of(run), effective, *rates)
-    floats = [_NAN if number is None else number for number in numbers]
-    body = _layout(width, len(rates)).pack(schema, width, *counts, *floats)
-    if rare := _rare(run, mostly_surplus):
-        body += to_json(rare)
-    return body + checksum(body + version.encode())
-
-
-@lru_cache(maxsize=64)
-def _layout(width: int, n_rates: int) -> struct.Struct:
-    kind = {1: "b", 2: "h", 4: "i", 8: "q"}[width]
-    return struct.Struct(f"<BB7{kind}{4 + n_rates}d")
-
-
-def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
+def decode(about: bytes, head: bytes) -> dict[str, Any] | None:
     """Read what lists show, in the order of views.
 
     Parameters
     ----------
     about : as ``encode_about`` wrote it
-    summary : as ``encode_summary`` wrote it
-    version : of the session now
+    head : with which the session's state begins
 
     Returns
     -------
-    The fields of a view; None where the bytes are not of this version, or not what this program writes.
+    The fields of a view; None where the bytes are not what this program writes.
     """
-    body = summary[:-CHECKSUM_BYTES]
-    if checksum(body + version.encode()) != summary[-CHECKSUM_BYTES:] or not body or body[0] not in SCHEMAS:
-        return None
     try:
-        seldom, (mean, mode, *rates) = _seldom(about)
-        layout = _layout(body[1], len(rates))
-        _, _, *counts = (None if x != x else x for x in layout.unpack_from(body))
-        effective, values = counts[10], counts[11:]
-        rare = from_json(body[layout.size :]) if len(body) > layout.size else {}
-        often = _counted({"rates": mode, **dict(zip(rates, values, strict=True))}, mean, counts[:10], rare)
-        return joined(seldom, often if effective is None else {**often, "effective_arms": effective})
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error):
+        shown, (seldom, names, mode, losses, expiry) = read_shown(head), _seldom(about)
+        return _joined(seldom, dict(zip(names, (mode, *shown.rates), strict=True)), shown, losses, expiry)
+    except (CodecError, struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
         return None
 
 
 @lru_cache(maxsize=64)
-def _seldom(about: bytes) -> tuple[dict[str, Any], Any]:
+def _seldom(about: bytes) -> tuple[dict[str, Any], Sequence[str], str, LossRange, Expiry | None]:
     """Read what seldom changes: many sessions have the same, so nobody may change what is returned."""
     fields = from_json(about)
-    return fields, fields.pop(_NAMES, None)
+    (mean, mode, *names), expiry = fields.pop(_NAMES), fields["expiry"]
+    word: Any = mean.removeprefix("mean_")
+    best, worst = fields[f"{word}_range"] if word == "loss" else reversed(fields[f"{word}_range"])
+    losses = LossRange(best, worst, fields["normalize_losses"], word)
+    if expiry is not None:
+        default = expiry[f"default_{word}"]
+        learned = None if default is None else losses.learned(default)
+        expiry = Expiry(expiry["after_seconds"], learned, bool(expiry.get("provisional")))
+    return fields, ("rates", *names), mode, losses, expiry
 
 
 # -- A sample of a session's history as bytes: its counts at a moment, and what its learner would do.
@@ -329,16 +262,12 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, run: Run, at: float) -> Sample:
         """Take a sample of a run, which is not changed, at a time in Unix seconds."""
-        ledger = run.ledger
-        counts = (ledger.slot, ledger.feedbacks, ledger.outstanding, ledger.expired, ledger.removed)
-        more = (ledger.voided, ledger.total_delay, ledger.losses)
+        counts = (*_counts(run.ledger), run.ledger.losses, run.ledger.mean_loss)
         if not isinstance(run, ArmRun):
-            x = tuple(run.learner.x(run.state)[:MAX_COORDINATES].tolist())
-            return cls(at, *counts, *more, ledger.mean_loss, 0.0, (), x)
+            return cls._make((at, *counts, 0.0, (), run.learner.x(run.state)[:MAX_COORDINATES].tolist()))
         p = np.asarray(run.probabilities)
         top = np.argsort(-p, kind="stable")[:MAX_ARMS]
-        arms = [(int(arm), float(p[arm])) for arm in top if p[arm] > 0]
-        return cls(at, *counts, *more, ledger.mean_loss, effective_arms(p), arms)
+        return cls._make((at, *counts, effective_arms(p), [(int(k), float(p[k])) for k in top if p[k] > 0], ()))
 
     def encode(self) -> bytes:
         """Return the bytes of a sample: at most 169."""

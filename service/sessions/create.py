@@ -69,10 +69,11 @@ class Start(NamedTuple):
         schema : of states, in which its state is written
         """
         run = stored.start()
-        state = CachedSession.encode(run, schema)
+        effective = summary.effective_arms_of(run)
+        state = codec.encode(run, schema, effective=effective)
         about = summary.encode_about(stored.specification.chosen(), run)
         view = ShortView.of(CachedSession.begun("", stored, run, state))
-        return cls(run, state, about, summary.effective_arms_of(run), view)
+        return cls(run, state, about, effective, view)
 
 
 @lru_cache(maxsize=64)
@@ -111,7 +112,6 @@ class Beginning(NamedTuple):
             idle_ttl_ms=stored.specification.idle_ttl_ms,
             answer=None if key is None else (key.key, key.body + version.encode()),
             about=start.about,
-            summary=summary.encode_summary(start.run, version, schema, effective=start.effective),
         )
         return cls(new, stored, start)
 

@@ -26,16 +26,16 @@ from ..errors import (
 from ..learners.base import FloatArray, IntArray
 from ..serialization import summary as listed_fields
 from ..serialization.summary import Sample, shown_mean, time_text
-from ..store.base import Added, ArmCounts, Listed, LogEntry, Store, add_counts, counts_of
+from ..store.base import Added, ArmCounts, Listed, LogEntry, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
-from .views import Reader, summary
+from .views import Reader, of_store, summary
 
 MAX_PAGE = 1000
 """Rows on a page, at most."""
 
 
-# -- Sessions, a page at a time, from what their commits write for lists: no state is read.
+# -- Sessions, a page at a time, from what seldom changes and the heads of their states.
 
 
 async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
@@ -43,7 +43,7 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
 
     Parameters
     ----------
-    reader : reads those of which what is kept for lists was damaged, or is of a newer version
+    reader : reads those of which one of these was damaged, or is of a newer version
     cursor : ``next_cursor`` of the page before; None for the first
     limit : sessions on the page; of more than ``MAX_PAGE``, ``MAX_PAGE``
     prefix : what the listed ids begin with; empty for all
@@ -79,24 +79,16 @@ def _page(texts: Sequence[str], next_cursor: str | None) -> Iterator[str]:
 
 
 def _written_text(session: Listed) -> str | None:
-    """Return the JSON of what the last commit wrote; None also where somebody wrote numbers that JSON has not."""
+    """Return the JSON of what the last commit wrote; None where this program does not write such bytes."""
+    session_id, version, created_at, expires_at, about, head = session
+    fields = listed_fields.decode(about, head)
+    if fields is None or created_at is None:
+        return None
+    stored = Snapshot(version, b"", b"", created_at, expires_at)
     try:
-        return None if (shown := _summary(session)) is None else COMPACT.encode(shown)
-    except ValueError:
+        return COMPACT.encode({"session_id": session_id, **fields, **of_store(stored)})
+    except ValueError:  # Somebody wrote numbers that JSON has not.
         return None
-
-
-def _summary(session: Listed) -> dict[str, Any] | None:
-    """Return what the last commit wrote for lists; None where this program does not write such bytes."""
-    fields = listed_fields.decode(session.about, session.summary, session.version)
-    if fields is None or session.created_at is None:
-        return None
-    times = {
-        "version": session.version,
-        "created_at": time_text(session.created_at),
-        "expires_at": None if session.expires_at is None else time_text(session.expires_at),
-    }
-    return {"session_id": session.session_id, **fields, **times}
 
 
 async def _text_of_state(reader: Reader, session_id: str) -> str | None:

@@ -89,18 +89,9 @@ def restored(
     schema : the newest that its state may have here
     """
     spec, run, snapshot = cached.stored.specification, cached.run, whole.snapshot
-    if cached.schema > schema:
-        whole = whole._replace(snapshot=(snapshot := snapshot._replace(state=CachedSession.encode(run, schema))))
-    effective = summary.effective_arms_of(run)
-    return whole, NewSession(
-        session_id,
-        version,
-        snapshot.spec,
-        snapshot.state,
-        spec.idle_ttl_ms,
-        about=summary.encode_about(spec.chosen(), run),
-        summary=summary.encode_summary(run, version, snapshot.state[0], effective=effective),
-    )
+    state = codec.encode(run, min(schema, cached.schema), summary.effective_arms_of(run))
+    about, whole = summary.encode_about(spec.chosen(), run), whole._replace(snapshot=snapshot._replace(state=state))
+    return whole, NewSession(session_id, version, snapshot.spec, state, spec.idle_ttl_ms, about=about)
 
 
 # -- The document.

@@ -174,7 +174,7 @@ class ShortView(NamedTuple):
         session_id : shown in the view
         snapshot : gives version and times
         """
-        first, last = (COMPACT.encode(each)[1:-1] for each in ({"session_id": session_id}, _of_store(snapshot)))
+        first, last = (COMPACT.encode(each)[1:-1] for each in ({"session_id": session_id}, of_store(snapshot)))
         return f"{{{first},{self.fields},{last},{self.numbers}}}".encode()
 
 
@@ -222,20 +222,18 @@ def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[
     snapshot : gives version and times
     cached : gives the rest; its run may be ahead of the snapshot
     """
-    return {"session_id": session_id, **_of_run(cached), **_of_store(snapshot)}
+    return {"session_id": session_id, **_of_run(cached), **of_store(snapshot)}
 
 
 def _of_run(cached: CachedSession) -> dict[str, Any]:
-    run, chosen = cached.run, cached.stored.specification.chosen()
-    return listed.joined(listed.about(chosen, run), listed.counted(run, mostly_surplus=cached.mostly_surplus))
+    chosen = cached.stored.specification.chosen()
+    return listed.viewed(chosen, cached.run, mostly_surplus=cached.mostly_surplus)
 
 
-def _of_store(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "version": snapshot.version,
-        "created_at": time_text(snapshot.created_at),
-        "expires_at": None if snapshot.expires_at is None else time_text(snapshot.expires_at),
-    }
+def of_store(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the fields of a view that the store knows."""
+    expires_at = None if snapshot.expires_at is None else time_text(snapshot.expires_at)
+    return {"version": snapshot.version, "created_at": time_text(snapshot.created_at), "expires_at": expires_at}
 
 
 def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callable[[Run, bool], Body]:

@@ -99,7 +99,7 @@ def counts_of(arm: int, vectors: Mapping[int, Sequence[float]]) -> ArmCounts:
 
 
 class Snapshot(NamedTuple):
-    """A session as stored. ``spec`` and ``state`` are opaque bytes."""
+    """A session as stored. ``spec`` and ``state`` are opaque bytes, but for the length of the state's head."""
 
     version: str
     spec: bytes
@@ -121,7 +121,13 @@ class Listed(NamedTuple):
     """Unix seconds; None for a session without idle expiry."""
     about: bytes
     """As the latest commit that brought one left it; empty where none did."""
-    summary: bytes
+    head: bytes
+    """With which the state begins: see ``head_of``."""
+
+
+def head_of(state: bytes) -> bytes:
+    """Return that part of a state that lists show; its second and third byte say how long it is."""
+    return state[: int.from_bytes(state[1:3], "little")]
 
 
 class Page(NamedTuple):
@@ -197,8 +203,6 @@ class NewSession(NamedTuple):
     """Digest of an idempotency key, and the answer to store under it."""
     about: bytes = b""
     """For lists: what seldom changes. Opaque."""
-    summary: bytes = b""
-    """For lists: what every commit changes. Opaque."""
 
 
 class Written(NamedTuple):
@@ -219,8 +223,6 @@ class Written(NamedTuple):
     """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
     counts: Mapping[int, bytes] = {}
     """What to add to the counts of arms beside the state, as ``Added``; all but losses are integers."""
-    summary: bytes = b""
-    """Replaces the session's summary."""
     about: bytes | None = None
     """Replaces what seldom changes; None leaves it."""
     entries: Sequence[bytes] = ()

@@ -35,7 +35,6 @@ class MemorySession:
     names: list[bytes] = field(default_factory=list)
     """Of segments, in their order, as the first page of the last list had them."""
     about: bytes = b""
-    summary: bytes = b""
     counts: dict[int, list[float]] = field(default_factory=dict)
     """Vectors by group."""
     log: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -49,7 +48,8 @@ class MemorySession:
 
     def listed(self, session_id: str) -> base.Listed:
         """Return what lists show of it."""
-        return base.Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
+        head = base.head_of(self.state)
+        return base.Listed(session_id, self.version, self.created_at, self.expires_at, self.about, head)
 
     def whole(self, now: float) -> WholeSession:
         """Return all that moves with it, but for event ids that are forgotten at ``now`` (Unix seconds)."""
@@ -74,7 +74,7 @@ class MemorySession:
         snapshot = whole.snapshot
         session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
         session.records, session.segments = dict(whole.records), dict(whole.segments)
-        session.about, session.summary = new.about, new.summary
+        session.about = new.about
         for arm, row in whole.counts.items():
             vector = session.counts.setdefault(arm // base.GROUP, [0] * base.VECTOR)
             vector[arm % base.GROUP :: base.GROUP] = base.ArmCounts(*row)
@@ -96,7 +96,6 @@ class MemorySession:
             for name in [name for name, value in changed.items() if value is None]:
                 del kept[name]
         base.add_counts(self.counts, written.counts)
-        self.summary = written.summary
         if written.about is not None:
             self.about = written.about
         if written.spec is not None:
@@ -218,7 +217,7 @@ class MemoryStore:
         if existing is not None:
             return existing.snapshot()
         created = MemorySession(session.version, session.spec, session.state, self._latest, None)
-        created.about, created.summary = session.about, session.summary
+        created.about = session.about
         self._begin(session, created)
         return created.snapshot()
 

@@ -252,7 +252,7 @@ async def upgrade(store, session_id="s"):
     """Write a session as a newer version would, and return it."""
     before = await store.load(session_id)
     state = newer(before.state)
-    written = Written("feed-1", state, spec=SPEC, records=BESIDE, summary=b"\2new", about=b"new")
+    written = Written("feed-1", state, spec=SPEC, records=BESIDE, about=b"new")
     assert await store.commit(Commit(session_id, "feed", before.version, written)) == Committed()
     return await store.load(session_id)
 

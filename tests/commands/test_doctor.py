@@ -202,7 +202,7 @@ def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_r
 async def _stored(url, ids, schema, readers):
     store = open_store(url)
     for session_id in ids:
-        await store.create(NewSession(session_id, "v-1", b"", b"", summary=bytes([schema])))
+        await store.create(NewSession(session_id, "v-1", b"", bytes([schema, 3, 0])))
     for worker, schemas in readers.items():
         await store.announce(worker, schemas, 30)
     await store.close()

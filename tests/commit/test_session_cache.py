@@ -13,6 +13,7 @@ from service.models import stored
 from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import records
+from service.serialization import state as codec
 from service.store.base import Snapshot, Written
 
 MIB = 2**20
@@ -26,7 +27,7 @@ def cached(learner, acts=0, **fields):
     for second in range(acts):
         run.advance(1e9 + second)
         run.act()
-    state = CachedSession.encode(run)
+    state = codec.encode(run)
     found = CachedSession.of(Snapshot("v", stored.encode(), state, 0.0, None))
     return found.with_records({key: data for key, data in records.encode(run).items() if data is not None})
 
@@ -44,7 +45,7 @@ TAKEN = {
 @pytest.mark.parametrize(("learner", "options", "least"), TAKEN.values(), ids=TAKEN)
 def test_all_that_a_session_takes_is_counted(learner, options, least):
     session = cached(learner, **options)
-    written = Written("w", session.encode(session.run))
+    written = Written("w", codec.encode(session.run))
 
     assert least < session.size < 4 * least
     assert session.committed_as(written, session.run.copy(), None, session.stored).size == session.size

@@ -14,6 +14,7 @@ from service.learners.base import Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
+from service.serialization import state as codec
 from service.sessions.act import Act
 from service.sessions.feedback import SettleFeedback
 from service.sessions.service import Sessions
@@ -61,7 +62,7 @@ def decoded_after_acts(learner: Spec) -> CachedSession:
         run.advance(1e9 + second)
         kept_states.settle(run, run.act(), "")
     run.act()
-    return CachedSession.of(Snapshot("v", stored.encode(), CachedSession.encode(run), 1e9, None))
+    return CachedSession.of(Snapshot("v", stored.encode(), codec.encode(run), 1e9, None))
 
 
 async def test_sessions_are_the_same_to_the_bit_however_few_stay_decoded(monkeypatch):
@@ -141,7 +142,7 @@ def test_a_session_at_rest_is_decoded_as_it_was(kind):
     assert at_rest is not None
     again = at_rest.decoded()
 
-    assert again.encode(again.run) == cached.encode(cached.run) == at_rest.stored_bytes.state
+    assert codec.encode(again.run) == codec.encode(cached.run) == at_rest.stored_bytes.state
     assert again.run.draws.uniform(99) == cached.run.draws.uniform(99)
     assert again._replace(run=None) == cached._replace(run=None)
     assert at_rest.size < cached.size

@@ -17,7 +17,7 @@ from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CHECKSUM_BYTES
 from tests.support.counted_run import WINDOW, CountedRun
-from tests.support.machines import ANY_LABEL, FIELDS, NAMES, run_machine
+from tests.support.machines import ANY_LABEL, FIELDS, run_machine
 
 
 class SessionMachine(CountedRun):
@@ -130,13 +130,11 @@ class SessionMachine(CountedRun):
                 self.kept.pop(key, None)
             else:
                 self.kept[key] = record
-        data = codec.encode(run.ledger, run.state, run.arms)
-        fresh = start_run(self.params)
-        ledger, arms, state, *_ = codec.decode(data, run.learner.state_type, by_arm=True)
-        fresh = fresh.with_arms(codec.decode_arms(arms, fresh.arms, NAMES)).moved(ledger, state)
+        data = codec.encode(run)
+        fresh = codec.decode(data, start_run(self.params))
         stored = Stored(Specification(learner=self.params.learner), self.params.seed)
         self.run = CachedSession("v", stored, fresh, data[-CHECKSUM_BYTES:], len(data)).with_records(self.kept).run
-        assert codec.encode(self.run.ledger, self.run.state, self.run.arms) == data
+        assert codec.encode(self.run) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
 
 

@@ -15,14 +15,13 @@ from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records, state
-from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
+from service.serialization.binary import CodecError, Reader, dtype_below
 from service.store.base import Snapshot
 from tests.support import kept_states, runs, vectors
 
 FLOATS_OF_A_STATE = 8
 """Bytes."""
-LARGEST = [0, 1, 127, 128, 32_767, 32_768, 2**31 - 1, 2**31, 2**63 - 1, -1, -128, -129, -(2**63)]
-REST = 200
+REST = 250
 """Bytes of a state of dexp3 beside its vectors, with room for some open decisions."""
 
 
@@ -37,7 +36,7 @@ def settled(run, action, rng):
 def loaded(run):
     """A run as another worker reads it."""
     stored = Stored(Specification(learner=run.params.learner), run.params.seed)
-    snapshot = Snapshot("v", stored.encode(), CachedSession.encode(run), 0.0, None)
+    snapshot = Snapshot("v", stored.encode(), state.encode(run), 0.0, None)
     return CachedSession.of(snapshot)
 
 
@@ -57,7 +56,7 @@ def test_a_run_that_is_stored_and_read_goes_on_to_the_bit(spec):
         if read.needs_records:
             read = read.with_records(kept)
 
-        assert CachedSession.encode(read.run) == CachedSession.encode(run)
+        assert state.encode(read.run) == state.encode(run)
         assert repr(read.run.ledger) == repr(run.ledger)
         stored = len(run.state) - len(type(run.state)._field_defaults)
         for one, other in zip(run.state[:stored], read.run.state[:stored], strict=True):
@@ -78,14 +77,14 @@ def dexp3(n_arms, events):
 @pytest.mark.parametrize(("events", "vectors_stored"), [(0, 1), (3, 1), (60, 1), (500, 2)])
 def test_the_weights_of_the_opening_are_stored_besides_only_if_many_were_changed_since(events, vectors_stored):
     run = dexp3(500, events)
-    data = CachedSession.encode(run)
+    data = state.encode(run)
 
     assert 0 < len(data) - vectors_stored * 500 * FLOATS_OF_A_STATE < REST + 13 * events
     assert loaded(run).run.state.p.tobytes() == run.state.p.tobytes()
 
 
 def test_few_arms_with_many_events_are_stored_whole():
-    assert len(CachedSession.encode(dexp3(4, 16))) == len(CachedSession.encode(dexp3(4, 24)))
+    assert len(state.encode(dexp3(4, 16))) == len(state.encode(dexp3(4, 24)))
 
 
 def test_after_a_change_of_arms_both_vectors_are_stored():
@@ -98,54 +97,31 @@ def test_after_a_change_of_arms_both_vectors_are_stored():
     assert [part.tobytes() for part in read.state[:2]] == [part.tobytes() for part in run.state[:2]]
 
 
-def written_integers(array):
-    writer = Writer()
-    writer.integers(array)
-    data = b"".join(writer.parts)
+@pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 65_536, 65_537])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("most", [1, 255, 256, 65_536, 2**32])
+def test_outstanding_decisions_are_exact_and_short(size, share, most):
+    by_arm = np.zeros(size, dtype=np.int64)
+    by_arm[: int(size * share)] = 1
+    by_arm[-1:] = most if share else 0
+    outstanding = int(by_arm.sum())
+
+    data = state._encode_outstanding(by_arm, outstanding)
     reader = Reader(memoryview(data))
-    return data, reader.integers(), bytes(reader.left)
 
-
-@pytest.mark.parametrize("size", [0, 1, 2, 256, 257, 65_536, 65_537])
-@pytest.mark.parametrize("largest", LARGEST)
-@pytest.mark.parametrize("share", [0.0, 0.01, 1.0])
-def test_integers_are_exact_and_never_longer(size, largest, share):
-    array = np.zeros(size, dtype=np.int64)
-    array[: int(size * share)] = largest
-    array[-1:] = largest
-
-    data, read, left = written_integers(array)
-
-    assert read.dtype == np.int64
-    assert read.tolist() == array.tolist()
-    assert not left
-    assert len(data) <= 6 + array.nbytes
-    skipping = Reader(memoryview(data))
-    assert (skipping.skip_integers(), bytes(skipping.left)) == (size, b"")
-
-
-def test_integers_are_as_short_as_the_largest():
-    assert len(written_integers(np.arange(1, 101))[0]) == 106
-    assert len(written_integers(np.arange(1, 201))[0]) == 406
-    few = np.zeros(10_000, dtype=np.int64)
-    few[[5, 9_999]] = 3, 1
-    assert len(written_integers(few)[0]) == 15
+    assert state._read_outstanding(reader, size, outstanding).tolist() == by_arm.tolist()
+    assert not reader.left
+    assert len(data) <= size * dtype_below(outstanding + 1).itemsize
+    if 0 < outstanding * 4 <= size <= 256:
+        assert len(data) == outstanding
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"\3\1\1\0\0\0\0",
-        b"\x31",
-        b"\x10",
-        b"\x11" + (MAX_LENGTH + 1).to_bytes(4, "little") + bytes(4),
-        b"\x11\2\0\0\0\3\0\0\0\0\1\2\1\1\1",
-        b"\x11\2\0\0\0\1\0\0\0\2\1",
-    ],
+    ("data", "size"), [(b"\1", 4), (b"\1\3\3\3", 4), (b"\7\0\0\0", 4), (b"\0\0\0\0", 4), (b"\x09\1", 9)]
 )
-def test_integers_that_nobody_wrote_are_refused(data):
-    with pytest.raises((CodecError, IndexError)):
-        Reader(memoryview(data)).integers()
+def test_outstanding_decisions_that_nobody_wrote_are_refused(data, size):
+    with pytest.raises(CodecError):
+        state._read_outstanding(Reader(memoryview(data)), size, 2)
 
 
 @pytest.mark.parametrize("kind", ["dexp3", "fixed", "centred_tsallis", "exp3"])
@@ -154,7 +130,7 @@ def test_a_state_of_fewer_arms_than_its_specification_is_refused_before_memory_i
     stored = Stored(Specification(learner=run.params.learner), 1)
     fields = json.loads(stored.encode())
     fields["specification"]["learner"]["n_arms"] = 10**7
-    snapshot = Snapshot("v", json.dumps(fields).encode(), CachedSession.encode(run), 0.0, None)
+    snapshot = Snapshot("v", json.dumps(fields).encode(), state.encode(run), 0.0, None)
 
     with pytest.raises(StateCorruptError) as refused:
         CachedSession.of(snapshot)

@@ -35,7 +35,7 @@ class Stores:
 
     def __init__(self, learner, expiry=None):
         self.stored = Stored(Specification(learner=learner, expiry=expiry), 5)
-        self.state, self.kept = CachedSession.encode(self.stored.start()), {}
+        self.state, self.kept = logs.encode(self.stored.start()), {}
         self.cached = self.loaded()
         self.sent = 0
 
@@ -45,7 +45,7 @@ class Stores:
         return cached.with_records(self.kept) if cached.needs_records else cached
 
     def commit(self, run):
-        self.state = CachedSession.encode(run)
+        self.state = logs.encode(run)
         changed = records.encode(run)
         self.kept = {key: data for key, data in {**self.kept, **changed}.items() if data is not None}
         self.sent = len(self.state) + sum(len(data or b"") for data in changed.values())
@@ -100,7 +100,7 @@ def test_whoever_reads_a_session_has_the_vectors_of_who_wrote_it(seed, expiry):
         read = session.loaded()
 
         assert vectors_of(read.run) == vectors_of(session.cached.run)
-        assert CachedSession.encode(read.run) == CachedSession.encode(session.cached.run)
+        assert logs.encode(read.run) == logs.encode(session.cached.run)
         assert {key for key in session.kept if key[:1] == b"r"} == {
             b"r%d" % n for n in range(len(read.run.stored_rows))
         }
@@ -218,4 +218,4 @@ def test_weights_that_are_not_those_of_their_sum_are_refused(vectors, weight):
     run.state = run.state._replace(**dict.fromkeys(vectors, harmed))
 
     with pytest.raises(StateCorruptError):
-        CachedSession.of(Snapshot("v", stored.encode(), CachedSession.encode(run), 0.0, None))
+        CachedSession.of(Snapshot("v", stored.encode(), logs.encode(run), 0.0, None))

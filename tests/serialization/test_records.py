@@ -25,7 +25,7 @@ def cached(kind="bold", **fields):
     learner = REGISTRY[kind].model_validate({"n_arms": 4, "learning_rate": 0.1})
     stored = Stored.of(Specification(learner=learner, seed=3, **fields))
     run = stored.start()
-    snapshot = Snapshot("0", stored.encode(), codec.encode(run.ledger, run.state), 0.0, None)
+    snapshot = Snapshot("0", stored.encode(), codec.encode(run), 0.0, None)
     return CachedSession.of(snapshot).with_records({})
 
 
@@ -33,7 +33,7 @@ def committed(before, run, kept):
     """The next version as its writer keeps it, and what a reader makes of the store."""
     for key, value in records.encode(run).items():
         kept.pop(key, None) if value is None else kept.update({key: value})
-    state = before.encode(run)
+    state = codec.encode(run)
     snapshot = Snapshot("1", before.stored.encode(), state, 0.0, None)
     return before.committed_as(Written("1", state), run, None, before.stored), CachedSession.of(
         snapshot
@@ -48,7 +48,7 @@ def test_a_commit_of_bold_sends_its_own_slot_and_instance_however_many_are_open(
         sent = records.encode(run)
         assert set(sent) == {b"%d" % t, b"r%d" % (t - 1)}
         here, _ = committed(here, run, kept)
-    state = here.encode(here.run)
+    state = codec.encode(here.run)
 
     run = here.run.copy()
     arm = run.open_slots.get(77).arm

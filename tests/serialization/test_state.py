@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from service.engine.ledger import ArmFeedback, Params
+from service.engine.ledger import ArmFeedback, ArmLedger, Params
 from service.engine.run import start_run
 from service.errors import NewerSchemaError
-from service.learners.dexp3 import Dexp3Spec, State
+from service.learners.dexp3 import Dexp3Spec
+from service.learners.fixed import FixedSpec
 from service.serialization import state as codec
-from service.serialization.binary import CodecError, Writer
+from service.serialization.binary import CodecError
+from service.serialization.state import encode_arms
+from service.store.base import head_of
+from tests.support.kept_states import load, names, read
 
 
 def a_run(n_arms=3):
@@ -25,29 +30,47 @@ def a_run(n_arms=3):
     return run
 
 
+def test_a_small_state_is_as_it_is_told():
+    """Two arms at (0.5, 0.5), one decision outstanding for the second: every byte by hand."""
+    run = start_run(Params(FixedSpec(n_arms=2), 5))
+    run.advance(1e9)
+    run.ledger = ArmLedger(3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, False, np.array([0, 1]))
+
+    head = struct.pack("<BHBB", 1, 123, codec.MOSTLY_SURPLUS, 0)
+    head += struct.pack("<6qd2q3d", 3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8)
+    head += struct.pack("<3Id", 2, 0, 0, 2.0)
+    head += struct.pack("<H", zlib.crc32(head) & 0xFFFF)
+    body = head + struct.pack("<2d", 0.5, 0.5) + bytes([0, 1])
+    assert codec.encode(run, effective=2.0, mostly_surplus=True) == resealed(body)
+
+
 @pytest.mark.parametrize("n_arms", [1, 3, 900])
 def test_what_is_read_is_what_was_written_to_the_last_bit(n_arms):
     run = a_run(n_arms)
-    data = codec.encode(run.ledger, run.state)
+    data = codec.encode(run)
 
-    ledger, _, state, *_ = codec.decode(data, State, by_arm=True)
+    again = codec.decode(data, start_run(run.params))
 
-    assert codec.encode(ledger, state) == data
-    assert state.p.tobytes() == run.state.p.tobytes()
-    assert (ledger.slot, ledger.outstanding, ledger.by_arm.tolist()) == (7, 6, run.ledger.by_arm.tolist())
+    assert codec.encode(again) == data
+    assert again.state.p.tobytes() == run.state.p.tobytes()
+    assert repr(again.ledger) == repr(run.ledger)
 
 
 def test_every_damage_of_one_byte_and_every_cut_is_noticed():
     run = a_run()
-    data = codec.encode(run.ledger, run.state)
+    data = codec.encode(run)
+    head = head_of(data)
 
     for place in range(len(data)):
         damaged = bytearray(data)
         damaged[place] ^= 0x41
         with pytest.raises(CodecError):
-            codec.decode(bytes(damaged), State, by_arm=True)
+            codec.decode(bytes(damaged), run)
         with pytest.raises(CodecError):
-            codec.decode(data[:place], State, by_arm=True)
+            codec.decode(data[:place], run)
+        if place < len(head):
+            with pytest.raises((CodecError, struct.error)):
+                codec.read_shown(head_of(bytes(damaged)))
 
 
 def resealed(body):
@@ -56,13 +79,13 @@ def resealed(body):
 
 def test_a_newer_schema_is_told_from_damage():
     run = a_run()
-    body = codec.encode(run.ledger, run.state)[:-4]
+    body = codec.encode(run)[:-4]
     newer = resealed(bytes([codec.NEWEST + 1]) + body[1:])
 
     with pytest.raises(NewerSchemaError):
         codec.refuse_newer(newer)
     with pytest.raises(CodecError):
-        codec.decode(newer, State, by_arm=True)
+        codec.decode(newer, run)
     for other in (newer[:-1], newer[:-1] + b"x", resealed(b"\0" + body[1:]), resealed(body), newer[:3], b""):
         codec.refuse_newer(other)
 
@@ -70,19 +93,31 @@ def test_a_newer_schema_is_told_from_damage():
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_numbers_that_are_none_are_refused(number):
     run = a_run()
-    state = run.state._replace(weights=np.array([number, 0.5, 0.5]))
+    states = (run.state._replace(weights=np.array([number, 0.5, 0.5])), run.state._replace(loss_clip=number))
+
+    for odd in ({"ledger": replace(run.ledger, time=number)}, *({"state": state} for state in states)):
+        with pytest.raises(CodecError):
+            codec.decode(codec.encode(replace(run, **odd)), run)
+
+
+@pytest.mark.parametrize("name", names())
+def test_states_of_another_session_are_refused(name):
+    run = read(load(name))[1].run
+    body = codec.encode(run)[:-4]
+
+    others = (read(load(other))[1].run for other in names())
+    theirs = [codec.encode(other) for other in others if type(other.state) is not type(run.state)]
+    for wrong in (resealed(body + b"more"), resealed(body[:-8]), *theirs):
+        with pytest.raises(CodecError):
+            codec.decode(wrong, run)
+
+
+@pytest.mark.parametrize("odd", [{"slot": 9}, {"by_arm": np.array([6, 1, 0])}, {"outstanding": 5, "feedbacks": 2}])
+def test_counts_that_do_not_add_up_are_refused(odd):
+    run = a_run()
 
     with pytest.raises(CodecError):
-        codec.decode(codec.encode(run.ledger, state), State, by_arm=True)
-
-
-def test_states_of_another_learner_are_refused():
-    run = a_run()
-    body = codec.encode(run.ledger, run.state)[:-4]
-
-    for wrong in (resealed(body + b"more"), resealed(body[:-8])):
-        with pytest.raises(CodecError):
-            codec.decode(wrong, State, by_arm=True)
+        codec.decode(codec.encode(replace(run, ledger=replace(run.ledger, **odd))), run)
 
 
 NAMES = ["a", "b", "c"]
@@ -98,43 +133,38 @@ def a_changed_run():
 
 def test_changed_arms_are_read_as_they_were_written():
     run = a_changed_run()
-    data = codec.encode(run.ledger, run.state, run.arms)
+    data = codec.encode(run)
+    assert encode_arms(run.arms) == b'[[1],[],["x","\\u00fc"]]'
 
-    read = codec.decode(data, State, by_arm=True)
-    arms = codec.decode_arms(read.arms, start_run(run.params).arms, NAMES)
+    again = codec.decode(data, start_run(run.params))
 
-    assert (arms.live, arms.names, arms.labels) == (run.arms.live, run.arms.names, run.arms.labels)
-    assert codec.encode(read.ledger, read.state, arms) == data
-    assert codec.decode_arms(read.arms, run.arms, NAMES) is run.arms
+    assert [again.arms.live, again.arms.names] == [[0, 2, 3, 4], [*NAMES, "x", "\u00fc"]]
+    assert again.arms.labels == run.arms.labels
+    assert codec.encode(again) == data
+    assert codec.decode(data, run).arms is run.arms
 
 
 def test_arms_that_never_changed_take_no_room():
-    run = start_run(Params(Dexp3Spec(arms=NAMES), 5))
+    named, plain = (start_run(Params(Dexp3Spec(**arms), 5)) for arms in ({"arms": NAMES}, {"n_arms": 3}))
 
-    assert codec.encode(run.ledger, run.state, run.arms) == codec.encode(run.ledger, run.state)
-    read = codec.decode(codec.encode(run.ledger, run.state), State, by_arm=True)
-    assert read.arms == b""
+    assert codec.encode(named) == codec.encode(plain)
     assert codec.decode_arms(b"", a_changed_run().arms, NAMES).names == NAMES
 
 
-def test_arms_of_other_sessions_are_refused():
-    run = a_changed_run()
-    arms = codec.decode(codec.encode(run.ledger, run.state, run.arms), State, by_arm=True).arms
-    known = start_run(Params(Dexp3Spec(n_arms=3), 5)).arms
+@pytest.mark.parametrize("other", [{"n_arms": 3}, {"arms": ["a", "b"]}])
+def test_arms_of_other_sessions_are_refused(other):
+    with pytest.raises(CodecError, match="arms"):
+        codec.decode(codec.encode(a_changed_run()), start_run(Params(Dexp3Spec(**other), 5)))
 
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        *("[[9],[],[]]", "[[0,1,2],[],[]]", "[[1.0],[],[]]", "[[2,1],[],[]]", "[[true],[],[]]", "[[1],[],[] ]"),
+        *("[[1],[1],[]]", "[[1],[0,0],[]]", "[[],[7],[]]", "[[],[-1],[]]", '[[],["a"],[]]'),
+        *("[[],[],[7]]", '[[],[],{"x":1}]', "[[],[],[[]]]", "[]", "7", "[[" * 9999, "\xff"),
+    ],
+)
+def test_arms_that_nobody_wrote_are_refused(arms):
     with pytest.raises(CodecError):
-        codec.decode_arms(arms, known, None)
-    with pytest.raises(CodecError):
-        codec.decode_arms(arms, known, ["a", "b"])
-
-
-@pytest.mark.parametrize("paused", [[1], [0, 0], [7]])
-def test_pauses_of_arms_that_are_not_live_are_refused(paused):
-    run = a_changed_run()
-    writer = Writer()
-    for indexes in (run.arms.live, paused):
-        writer.integers(np.array(indexes))
-    data = b"".join(writer.parts) + json.dumps(run.arms.added).encode()
-
-    with pytest.raises(CodecError, match="paused"):
-        codec.decode_arms(data, start_run(run.params).arms, NAMES)
+        codec.decode_arms(arms.encode("latin1"), start_run(Params(Dexp3Spec(arms=NAMES), 5)).arms, NAMES)

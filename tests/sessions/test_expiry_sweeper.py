@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from service.commit.cache import CachedSession
 from service.engine.ledger import ArmAction, ArmFeedback, Expiry, Params
 from service.engine.run import Run, start_run
 from service.errors import StoreUnavailableError
@@ -20,6 +19,7 @@ from service.serialization import state as codec
 from service.sessions.act import Act
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
 from service.store import open_store
+from service.store.base import head_of
 from service.store.memory import MemoryStore
 from tests.support.crashing import Worker
 from tests.support.machines import FIELDS
@@ -49,7 +49,7 @@ async def sessions_with_acts(memory, clock, count):
 
 async def ledger_of(memory, session_id):
     snapshot = await memory.load(session_id)
-    return codec.decode(snapshot.state, Dexp3Spec(n_arms=3).build().state_type, by_arm=True)[0], snapshot
+    return codec.read_shown(head_of(snapshot.state)).ledger, snapshot
 
 
 async def test_what_is_due_is_committed_without_a_call_and_without_extending_the_session(memory, clock):
@@ -226,10 +226,8 @@ async def test_outstanding_decisions_cost_under_a_megabyte_however_many(redis_se
                 await worker.sessions.submit("s", Act(CALL, 10**6))
             now += 1
         sizes.append(stored_bytes(redis_server))
-        outstanding = codec.decode(
-            (await worker.store.load("s")).state, spec.build().state_type, by_arm=True
-        ).ledger
-        assert outstanding.outstanding == calls * BUCKETS * CALL
+        ledger, _ = await ledger_of(worker.store, "s")
+        assert ledger.outstanding == calls * BUCKETS * CALL
         await worker.sessions.delete("s")
     await worker.store.close()
 
@@ -263,7 +261,7 @@ def one_commit(run: Run) -> list[bytes]:
     copy.settle(ArmFeedback(action.arm, 0.5, action.slot))
     copy.act()
     changed = [data for data in records.encode(copy).values() if data is not None]
-    return [CachedSession.encode(copy), *changed]
+    return [codec.encode(copy), *changed]
 
 
 def calls_of(work: Callable[[], object]) -> int:

@@ -89,7 +89,7 @@ def test_seeds_are_their_own():
     one, other = (begun("a", Stored(Specification(learner=DEXP3, seed=seed), seed))[0] for seed in (1, 2))
 
     assert (one.spec, other.spec) == (one.spec, one.spec.replace(b'"seed":1}', b'"seed":2}'))
-    assert (one.state, one.about, one.summary) == (other.state, other.about, other.summary)
+    assert (one.state, one.about) == (other.state, other.about)
 
 
 @pytest.mark.parametrize("fields", [{"idle_ttl_seconds": 60.0}, {"floor": 0.25}, {"loss_range": [0.0, 2.0]}])

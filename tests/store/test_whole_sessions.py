@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from service.store.base import ArmCounts, Committed, Known, Listed, NewSession, Store
+from service.store.base import ArmCounts, Committed, Known, Listed, NewSession, Store, head_of
 from service.store.memory import MemoryStore
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until
@@ -45,7 +45,7 @@ async def test_a_session_is_restored_as_it_was_exported(store: Store, records: i
     again = await other.export("s")
     assert again is not None
     await store.delete("s")
-    assert await store.restore("s", again, restored("r1", about=b"about", summary=b"summary")) is None
+    assert await store.restore("s", again, restored("r1", about=b"about")) is None
 
     after = await store.load("s")
     assert after is not None
@@ -60,7 +60,7 @@ async def test_a_session_is_restored_as_it_was_exported(store: Store, records: i
     assert log == (b"about", [])
     assert await store.recall("s", digest("k")) is None
     (listed,) = (await store.list(None, 9)).sessions
-    assert (listed.about, listed.summary) == (b"about", b"summary")
+    assert (listed.about, listed.head) == (b"about", head_of(before.state))
 
 
 async def test_counts_of_many_arms_are_exported(store: Store) -> None:
@@ -219,19 +219,19 @@ async def test_sessions_are_counted_by_prefix_up_to_a_number(store: Store) -> No
 
 
 async def test_a_page_shows_what_commits_wrote_for_it(store: Store) -> None:
-    await store.create(new_session(about=b"about", summary=b"0", idle_ttl_ms=60_000))
-    await store.create(new_session("plain"))
-    await store.commit(commit("a-0", "a-1", summary=b"\x001"))
+    await store.create(new_session(about=b"about", state=b"\x01\x04\x00headbody", idle_ttl_ms=60_000))
+    await store.create(new_session("plain", state=b""))
+    await store.commit(commit("a-0", "a-1", state=(long := b"\x01\x02\x01" + bytes(255)) + b"body"))
     for prefix in ("", "s"):
         (shown,) = [each for each in (await store.list(None, 9, prefix)).sessions if each.session_id == "s"]
         snapshot = await store.load("s")
 
         assert snapshot is not None
-        assert shown == Listed("s", "a-1", snapshot.created_at, snapshot.expires_at, b"about", b"\x001")
-    await store.commit(commit("a-1", "a-2", summary=b"2", about=b"other"))
+        assert shown == Listed("s", "a-1", snapshot.created_at, snapshot.expires_at, b"about", long)
+    await store.commit(commit("a-1", "a-2", state=b"\x01\x05\x002\x003", about=b"other"))
     (shown, plain) = sorted((await store.list(None, 9)).sessions, reverse=True)
-    assert (shown.version, shown.about, shown.summary) == ("a-2", b"other", b"2")
-    assert (plain.about, plain.summary, plain.expires_at) == (b"", b"", None)
+    assert (shown.version, shown.about, shown.head) == ("a-2", b"other", b"\x01\x05\x002\x00")
+    assert (plain.about, plain.expires_at) == (b"", None)
 
 
 @pytest.mark.parametrize("cursor", ["", "0", "after~", "after~q", "after~p x", "x~p"])

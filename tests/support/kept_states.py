@@ -21,6 +21,7 @@ from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
+from service.serialization import state as codec
 from service.sessions.views import session_view
 from service.store.base import Snapshot
 from tests.support import vectors
@@ -148,7 +149,7 @@ def write(name: str) -> None:
     run = played(stored.start())
     kept: dict[str, Any] = {
         "spec": stored.encode().decode(),
-        "state": CachedSession.encode(run).hex(),
+        "state": codec.encode(run).hex(),
         "records": {key.decode(): data.hex() for key, data in records.encode(run).items() if data is not None},
     }
     if isinstance(run, SegmentRun):

@@ -31,22 +31,21 @@ SECOND: list[Patch] = [
     ),
     (
         "serialization/summary.py",
-        "    return _counted(run.learner",
-        '    return {"most_outstanding": run.ledger.most_outstanding} | _counted(run.learner',
+        '        "last_act_at": ',
+        '        "most_outstanding": ledger.most_outstanding,\n        "last_act_at": ',
     ),
     (
         "serialization/state.py",
         "SCHEMAS: Mapping[int, Schema] = {1: Schema(_write, _read)}\n",
         """
-def _write_2(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared: Any) -> None:
-    _write(writer, ledger, state, arms, shared)
-    writer.parts.append(LENGTH.pack(ledger.most_outstanding))
+def _write_2(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
+    return [*_write(run, schema, effective, mostly_surplus), LENGTH.pack(run.ledger.most_outstanding)]
 
 
-def _read_2(reader: Reader, state_type: Any, by_arm: bool, shared_type: type | None) -> Decoded:
-    decoded = _read(reader, state_type, by_arm, shared_type)
-    (decoded.ledger.most_outstanding,) = reader.unpack(LENGTH)
-    return decoded
+def _read_2(head: bytes, reader: Reader, run: Run) -> Run:
+    run = _read(head, reader, run)
+    (run.ledger.most_outstanding,) = reader.unpack(LENGTH)
+    return run
 
 
 def _narrow_1(run: Run) -> None:

@@ -8,7 +8,7 @@ key                                type  holds
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
                                          ``writers`` (last version of each writer), ``#<n>`` (counts of
                                          16 arms), ``buckets`` (number and deadline of each ``seen``
-                                         hash), ``summary`` and ``about`` (what lists show),
+                                         hash), ``about`` (what lists show beside
                                          ``samples`` (how many) and ``~<n>`` (a sample of its history)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
 ``<prefix>:{<session id>}:log``    strm  the session's log
@@ -370,7 +370,7 @@ def plain_call(
         records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
     ids, counts = [item for digest in events for item in (EVENT + digest, b"")], written.counts
     sizes = _PLAIN.pack(idle, since, until, len(buckets), len(counts), len(ids), len(records), len(dropped))
-    head = (commit.expected, commit.checksum, written.version, written.state, written.summary, sizes)
+    head = (commit.expected, commit.checksum, written.version, written.state, sizes)
     groups = [COUNTED + b"%d" % group for group in counts]
     beside = (*groups, *counts.values(), *ids, *records, *dropped, *(deadlines if idle else ()))
     return names, (*head, *beside), Left(written.version, left.listed, left.expires or idle > 0)
@@ -397,7 +397,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     # Nothing is written before XADD, which an access list may lack.
     for entry in written.entries:
         write("XADD", _KEY_OF_LOG, ("MAXLEN", "~", written.max_entries, "*", "e", entry))
-    fields = {b"version": written.version.encode(), b"state": written.state, b"summary": written.summary}
+    fields = {b"version": written.version.encode(), b"state": written.state}
     if commit.written is not None:
         write("HSET", _KEY_OF_SESSION, _items(fields | {b"about": written.about, b"spec": written.spec}))
     remembered = dict.fromkeys([EVENT + digest for digest in commit.event_ids], b"")
@@ -480,17 +480,17 @@ def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
 
     Parameters
     ----------
-    rows : key, version, creation (Unix seconds), idle deadline (Unix milliseconds), about and summary of each;
-        a session that is gone has no version
+    rows : key, version, creation (Unix seconds), idle deadline (Unix milliseconds), about and head of the state of
+        each; a session that is gone has no version
     keys : of the store, which find the session's id in its key
     """
     found = []
-    for key, version, created_at, expires_at, about, summary in rows:
+    for key, version, created_at, expires_at, about, head in rows:
         if version is None:
             continue
         created, expires = _times(created_at, expires_at) or (None, None)
         session_id = keys.session_id(text(key or b""))
-        found.append(Listed(session_id, text(version), created, expires, about or b"", summary or b""))
+        found.append(Listed(session_id, text(version), created, expires, about or b"", head or b""))
     return found
 
 

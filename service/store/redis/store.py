@@ -146,7 +146,7 @@ class RedisStore:
     async def _create(self, session: NewSession, index: Sequence[str]) -> Snapshot:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
-        fields = (session.version, session.spec, session.state, session.about, session.summary)
+        fields = (session.version, session.spec, session.state, session.about)
         tail = (*fields, session.idle_ttl_ms or 0, field, answer, session.session_id if index else b"")
         reply = await self._run_on_session(scripts.CREATE, session.session_id, tail, index)
         if not index:

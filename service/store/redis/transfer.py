@@ -104,7 +104,7 @@ class Transfer:
         )
         snapshot = whole.snapshot
         created_at = f"{snapshot.created_at:.6f}"
-        fields = (new.version, snapshot.spec, snapshot.state, created_at, new.about, new.summary)
+        fields = (new.version, snapshot.spec, snapshot.state, created_at, new.about)
         tail: Sequence[RedisArgument] = (*fields, new.idle_ttl_ms or 0, listed, *deadlines)
         return await self._run(scripts.RESTORE, keys, tail)
 

@@ -5,10 +5,10 @@
 --
 -- KEYS  1 session  2.. its buckets, the present one first  then slots, log, segments, played; of all these without
 --       idle expiry only those that are read or written
--- ARGV  1 expected version  2 the expected state's last bytes  3 new version  4 state  5 summary
---       6 idle expiry from now, ms, or 0  from when and until when the list of buckets holds, ms; the number of
+-- ARGV  1 expected version  2 the expected state's last bytes  3 new version  4 state
+--       5 idle expiry from now, ms, or 0  from when and until when the list of buckets holds, ms; the number of
 --         buckets, of fields with counts, of items of event ids (id, ''), of records (key, value), of dropped records
---       7.. fields with counts, what is added to each, these items, dropped records, deadlines of buckets, ms
+--       6.. fields with counts, what is added to each, these items, dropped records, deadlines of buckets, ms
 -- OK     written
 -- OTHER  nothing was written
 --
@@ -16,18 +16,18 @@
 -- first write and no later one.
 
 local time = redis.call('TIME')
-local idle, from, till, buckets, groups, events, records, dropped = struct.unpack('>dddHHHHH', ARGV[6])
+local idle, from, till, buckets, groups, events, records, dropped = struct.unpack('>dddHHHHH', ARGV[5])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local stored = redis.call('HMGET', KEYS[1], 'version', 'state', unpack(ARGV, 7, 6 + groups))
+local stored = redis.call('HMGET', KEYS[1], 'version', 'state', unpack(ARGV, 6, 5 + groups))
 if stored[1] ~= ARGV[1] or string.sub(stored[2], #stored[2] - #ARGV[2] + 1) ~= ARGV[2] or now < from or now >= till then
   return { time[1], time[2], 'OTHER' }
 end
 
-local fields = { 'version', ARGV[3], 'state', ARGV[4], 'summary', ARGV[5] }
+local fields = { 'version', ARGV[3], 'state', ARGV[4] }
 for i = 1, groups do
-  fields[5 + 2 * i], fields[6 + 2 * i] = ARGV[6 + i], sum(stored[2 + i], ARGV[6 + groups + i])
+  fields[3 + 2 * i], fields[4 + 2 * i] = ARGV[5 + i], sum(stored[2 + i], ARGV[5 + groups + i])
 end
-local at_events = 7 + 2 * groups
+local at_events = 6 + 2 * groups
 local at_records = at_events + events
 local at_dropped = at_records + records
 -- Whether the present bucket has a single id is told by the command that adds it: then it has changed nothing.

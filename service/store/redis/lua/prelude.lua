@@ -69,10 +69,12 @@ local function snapshot(key)
 end
 
 -- What lists show of a session: its key, then version (nil where there is none), created_at, expires_at, about and
--- summary.
+-- the head of the state, whose second and third byte say how long it is.
 local function listed_fields(key)
-  local found = { key, unpack(read(key, 'version', 'created_at', 'expires_at', 'about', 'summary')) }
+  local found = { key, unpack(read(key, 'version', 'created_at', 'expires_at', 'about', 'state')) }
+  local low, high = string.byte(found[6] or '', 2, 3)
   found[2] = found[2] or redis.call('EXISTS', key) == 1 and ''
+  found[6] = high and string.sub(found[6], 1, low + 256 * high) or ''
   return found
 end
 

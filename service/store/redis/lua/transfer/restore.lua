@@ -3,8 +3,8 @@
 --
 -- KEYS  1 session  2 slots  3 log  4 segments  5 played  6 part for the session: its counts  7 part for slots
 --       8 part for segments  9 part for played  10.. part for a bucket and the bucket, for each  last probe
--- ARGV  1 version  2 spec  3 state  4 created_at  5 about  6 summary  7 idle expiry, ms, or 0
---       8 field `buckets`  9.. deadline (ms) of each bucket
+-- ARGV  1 version  2 spec  3 state  4 created_at  5 about  6 idle expiry, ms, or 0
+--       7 field `buckets`  8.. deadline (ms) of each bucket
 -- OK      created, also where an earlier sending of this call created it
 -- EXISTS  snapshot of the session that has this id; nothing was written
 --
@@ -16,9 +16,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 
 redis.call('HSET', KEYS[6], 'version', ARGV[1], 'spec', ARGV[2], 'state', ARGV[3], 'created_at', ARGV[4],
-  'about', ARGV[5], 'summary', ARGV[6])
+  'about', ARGV[5])
 redis.call('UNLINK', unpack(KEYS, 2, 5)) -- whatever a session deleted by hand may have left
-local deadline = ARGV[7] ~= '0' and now_ms + ARGV[7] or nil
+local deadline = ARGV[6] ~= '0' and now_ms + ARGV[6] or nil
 
 local function move(from, to)
   if redis.call('EXISTS', from) == 1 then
@@ -35,12 +35,12 @@ move(KEYS[7], KEYS[2])
 move(KEYS[8], KEYS[4])
 move(KEYS[9], KEYS[5])
 for i = 10, #KEYS - 1, 2 do
-  local latest = tonumber(ARGV[9 + (i - 10) / 2])
+  local latest = tonumber(ARGV[8 + (i - 10) / 2])
   redis.call('RENAME', KEYS[i], KEYS[i + 1])
   redis.call('PEXPIREAT', KEYS[i + 1], integer(deadline and math.min(deadline, latest) or latest))
 end
-if ARGV[8] ~= '' then
-  redis.call('HSET', KEYS[1], 'buckets', ARGV[8])
+if ARGV[7] ~= '' then
+  redis.call('HSET', KEYS[1], 'buckets', ARGV[7])
 end
 if deadline then
   redis.call('HSET', KEYS[1], 'expires_at', integer(deadline))
