@@ -3,6 +3,7 @@
 --
 -- KEYS  1 probe
 -- ARGV  1 cursor  2 pattern  3 fewest keys to look at in one step  4 steps at most  5 sessions that are enough
+--       6 '1' to read what lists show, '0' where the keys are enough: an index is made of them
 -- OK    next cursor, then session key and fields of each session
 --
 -- Session keys follow from the scan, so they can't be named in KEYS; each is on this server.
@@ -22,6 +23,6 @@ for _ = 1, ARGV[4] do
   end
 end
 for i = 1, #found do
-  found[i] = listed_fields(found[i])
+  found[i] = ARGV[6] == '1' and listed_fields(found[i]) or { found[i], '', '', '', '', '' }
 end
 return unwritten('OK', cursor, found)
