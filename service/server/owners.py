@@ -37,7 +37,6 @@ from ..telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
 from .pool import Board
 
 if TYPE_CHECKING:
-    from ..api.calls import Requests
     from ..telemetry.tracing import Spans
 
 SILENT_SECONDS = 1.0
@@ -121,7 +120,7 @@ class Owners:
     spans : made of requests; None if they are not traced
     """
 
-    def __init__(self, board: Board, worker: int, server: Any, requests: Requests, spans: Spans | None) -> None:
+    def __init__(self, board: Board, worker: int, server: Any, requests: Any, spans: Spans | None) -> None:
         self._board, self._worker, self._server, self._requests = board, worker, server, requests
         self._spans = spans
         self._shared = [board.of_owner(each) for each in range(board.workers)]

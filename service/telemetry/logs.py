@@ -136,4 +136,4 @@ def _log_ignored(kind: type[BaseException], error: BaseException | None, traceba
 # -- The requests that wait for the current call to the store: one commit serves a batch of requests.
 
 BATCH_CONTEXTS: ContextVar[Sequence[Context]] = ContextVar("batch_contexts", default=())
-"""Contexts of the requests in the batch being committed; empty during a call for a single request."""
+"""Contexts of the requests in the batch being committed; empty if a call, or a commit, is of one request."""

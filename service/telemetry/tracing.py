@@ -129,8 +129,8 @@ class Spans:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            if batch:
-                span.set_attribute("bandit.requests", len(batch))
+            if batch or call == "commit":
+                span.set_attribute("bandit.requests", len(batch) or 1)
             try:
                 yield span
             except Exception as error:

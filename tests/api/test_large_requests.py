@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from loadtest.bench.turns import LARGE_REQUESTS, in_process_app, longest_turn, worker_settings
-from service.commit.cache import CachedSession
+from service.commit import committer
 from service.cooperative import FairYield
 from tests.support.connections import JSON, answers, connected, request
 from tests.support.examples import some_quick
@@ -98,13 +98,13 @@ async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -
 
 async def test_many_arms_that_changed_are_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where none was added: pauses are encoded with all arms."""
-    encode, threads = CachedSession.encode, []
+    encode, threads = committer.encode, []
 
     def noted(*arguments: Any) -> bytes:
         threads.append(threading.get_ident())
         return encode(*arguments)
 
-    monkeypatch.setattr(CachedSession, "encode", noted)
+    monkeypatch.setattr(committer, "encode", noted)
     labels = [str(number) for number in range(2_000)]
     async with in_process_app() as service:
         path = await service.create({"kind": "fixed", "arms": labels})

@@ -223,10 +223,10 @@ async def test_names_are_listed_in_the_order_of_their_bytes(store: Store) -> Non
 
 async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", segments={b"%d" % n: (n, b"x") for n in range(1, 9, 2)}))
+    await store.commit(commit("a-0", "a-1", segments={b"%d" % n: (n, b"x") for n in range(1, 9, 2)}))
     first = await store.segment_names("s", None, 2)
     changes = {b"2": (9, b"x"), b"6": (9, b"x"), b"1": None}
-    await store.commit(commit("v1", "v2", segments=changes))
+    await store.commit(commit("a-1", "a-2", segments=changes))
 
     following = await store.segment_names("s", b"3", 9)
     assert [name for name in [*first, *following] if name not in changes] == [b"3", b"5", b"7"]

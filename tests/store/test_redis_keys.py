@@ -45,7 +45,7 @@ async def test_names_of_segments_are_copied_for_a_minute_and_again(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", segments={b"a": (1, b"x"), b"b": (2, b"x")}))
+    await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"x"), b"b": (2, b"x")}))
     assert await store.segment_names("s", None, 1) == [b"a"]
     copy = "bandit:{s}:copy:list:names"
 

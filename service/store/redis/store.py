@@ -204,12 +204,16 @@ class RedisStore:
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
     ) -> Sequence[bytes]:
-        keys = (self._keys.segments(session_id)[1], f"{self._keys.copies(session_id, 'list')}names")
+        keys = (self._keys.segments(session_id)[1], self._names_of(session_id))
         start, first, last = after and b"(" + after, *((b"+", b"-") if backwards else (b"-", b"+"))
         args = (start or first, last, limit, int(backwards), int(after is None), NAMES_MS)
         _, names = await self._run(scripts.SEGMENT_NAMES, (*keys, self._keys.probe(session_id)), args)
         found: Sequence[bytes] = names
         return found
+
+    def _names_of(self, session_id: str) -> str:
+        """Return the key under which the names of a session's segments are in their order."""
+        return f"{self._keys.copies(session_id, 'list')}names"
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         keys = (self._keys.session(session_id), self._keys.log(session_id), self._keys.probe(session_id))
@@ -217,7 +221,7 @@ class RedisStore:
         return scripts.read_log(reply[1]) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._run_on_session(scripts.DELETE, session_id, ())
+        reply = await self._run_on_session(scripts.DELETE, session_id, (), (self._names_of(session_id),))
         return bool(reply[0] == b"OK")
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
