@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import re
@@ -61,16 +62,18 @@ def sent(requests: Iterator[bytes]) -> Conversation:
         yield asked
 
 
-def act_and_feedback(
-    act: str, feedback: str, sessions: int = 1, event: str = REPORTED, seed: int = 1
-) -> Conversation:
+_SEEDS = itertools.count(1)
+"""One for each conversation: clients that drew the same sessions would meet at each of them."""
+
+
+def act_and_feedback(act: str, feedback: str, sessions: int = 1, event: str = REPORTED) -> Conversation:
     """Repeat an act and the feedback for its arm; ``%d`` in the paths is one of the sessions, drawn anew.
 
     Parameters
     ----------
     event : JSON in which ``%d`` stands for the arm, and ``%s`` for an id that no other event has
     """
-    chance = random.Random(seed)  # noqa: S311 - spreads load
+    chance = random.Random(next(_SEEDS))  # noqa: S311 - spreads load
     while True:
         session = chance.randrange(sessions)
         drawn = _ARM.search((yield request("POST", act.replace("%d", str(session)))))
