@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -26,6 +28,8 @@ SHARE = 0.75
 hangs leaves time for another."""
 LEAST = 0.001
 """Seconds that a step of an attempt gets where none are left."""
+POOL: dict[str, Any] = {"max_connections": None, "max_keepalive_connections": 100, "keepalive_expiry": 5.0}
+"""Which connections are kept, and for how many seconds."""
 _OWN_FAULTS = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 """Requests that no attempt can send."""
 
@@ -38,6 +42,7 @@ class Target:
     ----------
     timeout : seconds for a call with all its attempts
     max_retries : attempts after the first
+    proxy : that calls go through
     """
 
     url: str
@@ -45,14 +50,18 @@ class Target:
     timeout: float
     max_retries: int
     verify: Any = True
+    proxy: httpx.Proxy | None = None
 
-    def options(self) -> dict[str, Any]:
-        """Return the options of httpx's clients."""
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-        return {"base_url": self.url, "headers": self.headers, "verify": self.verify, "limits": limits}
+    def options(self, transport: Any) -> dict[str, Any]:
+        """Return the options of httpx's clients; ``transport``, if any, stands in place of the network."""
+        limits, proxy = httpx.Limits(**POOL), None if transport else self.proxy
+        own = {"base_url": self.url, "headers": self.headers, "verify": self.verify, "limits": limits}
+        return own | {"transport": transport, "proxy": proxy, "trust_env": False}
 
 
-def target_of(url: str | None, api_key: str | None, timeout: float, max_retries: int, verify: Any) -> Target:
+def target_of(
+    url: str | None, api_key: str | None, timeout: float, max_retries: int, verify: Any, trust_env: bool = False
+) -> Target:
     """Return the target that a user names, completed from the environment; an empty key sends none.
 
     Raises
@@ -68,8 +77,13 @@ def target_of(url: str | None, api_key: str | None, timeout: float, max_retries:
     key = os.environ.get(KEY_VARIABLE, "") if api_key is None else api_key
     if not re.fullmatch(r"[!-~]*", key):
         raise ValueError("api_key: printable ASCII without spaces")
-    headers = {"User-Agent": "delayed-bandits"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    return Target(url, headers, timeout, max_retries, _tls() if verify is True else verify)
+    headers = {"User-Agent": "delayed-bandits"}
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    proxy, where = "", urlsplit(url)
+    if trust_env and not any(map(proxy_bypass, (where.netloc, where.hostname or ""))):
+        proxy = getproxies().get(where.scheme) or getproxies().get("all", "")
+    named = httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+    return Target(url, headers, timeout, max_retries, _tls() if verify is True else verify, named)
 
 
 @cache

@@ -496,6 +496,7 @@ class AsyncBandits:
     on_error : called with reports that are dropped, from any thread; by default they are logged
     reports : how reports are gathered and sent
     verify : an ``ssl.SSLContext`` for ``https``
+    trust_env : whether calls go through the proxies that the environment names
     transport : in place of the network
     report_transport : the same for reports, whose thread blocks
 
@@ -515,10 +516,11 @@ class AsyncBandits:
         on_error: OnError | None = None,
         reports: ReportRules | None = None,
         verify: Any = True,
+        trust_env: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
         report_transport: httpx.BaseTransport | None = None,
     ) -> None:
-        target = target_of(url, api_key, timeout, max_retries, verify)
+        target = target_of(url, api_key, timeout, max_retries, verify, trust_env)
         self._calls = AsyncCalls(target, transport)
         self._report_calls = Calls(target, report_transport)
         self._reporter = Reporter(self._report_calls.settle, reports or ReportRules(), on_error)

@@ -495,6 +495,7 @@ class Bandits:
     on_error : called with reports that are dropped, from any thread; by default they are logged
     reports : how reports are gathered and sent
     verify : an ``ssl.SSLContext`` for ``https``
+    trust_env : whether calls go through the proxies that the environment names
     transport : in place of the network
 
     Raises
@@ -513,9 +514,10 @@ class Bandits:
         on_error: OnError | None = None,
         reports: ReportRules | None = None,
         verify: Any = True,
+        trust_env: bool = False,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        target = target_of(url, api_key, timeout, max_retries, verify)
+        target = target_of(url, api_key, timeout, max_retries, verify, trust_env)
         self._calls = Calls(target, transport)
         self._reporter = Reporter(self._calls.settle, reports or ReportRules(), on_error)
         self.sessions = Sessions(self._calls, self._reporter)

@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
 from typing import Any
-from urllib.request import getproxies
 
 import httpcore
 import httpx
 
-from .attempts import Attempts, Seconds, Target, no_answer
+from .attempts import POOL, Attempts, Seconds, Target, no_answer
 from .calls import ClosedError, Json, NoAnswerError
 
 # -- Blocking connections.
@@ -120,16 +119,10 @@ def _in_thread(connect: Callable[[], httpcore.NetworkStream], seconds: float | N
 class DeadlineTransport(httpx.HTTPTransport):
     """httpx's own transport, on connections that keep ``Seconds``."""
 
-    def __init__(self, verify: Any, limits: httpx.Limits) -> None:
+    def __init__(self, verify: Any) -> None:
         context = verify if isinstance(verify, ssl.SSLContext) else httpx.create_ssl_context(verify)
-        super().__init__(verify=context, limits=limits)
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=context,
-            max_connections=limits.max_connections,
-            max_keepalive_connections=limits.max_keepalive_connections,
-            keepalive_expiry=limits.keepalive_expiry,
-            network_backend=_Backend(),
-        )
+        super().__init__(verify=context)
+        self._pool = httpcore.ConnectionPool(context, network_backend=_Backend(), **POOL)
 
 
 class Connection:
@@ -143,11 +136,10 @@ class Connection:
 
     def reset(self) -> None:
         """Open other connections, as the child of a fork has to: those that are open are its parent's."""
-        options = self._target.options()
-        mounts: dict[str, httpx.BaseTransport] = {}
-        if self._transport is None and "all" not in getproxies():
-            mounts["all://"] = DeadlineTransport(options["verify"], options["limits"])
-        self._http = httpx.Client(transport=self._transport, mounts=mounts, **options)
+        transport = self._transport
+        if transport is None and self._target.proxy is None:
+            transport = DeadlineTransport(self._target.verify)
+        self._http = httpx.Client(**self._target.options(transport))
 
     def attempt(self, attempts: Attempts) -> Json:
         """Make the next attempt of a call, and return what is answered.
@@ -211,7 +203,7 @@ class AsyncConnection:
             raise ClosedError("this client has been closed")
         loop = asyncio.get_running_loop()
         if (found := self._of_loops.get(loop)) is None:
-            http = httpx.AsyncClient(transport=self._transport, **self._target.options())
+            http = httpx.AsyncClient(**self._target.options(self._transport))
 
             async def close_at_end() -> AsyncGenerator[None]:
                 # An event loop ends its generators before it is closed.

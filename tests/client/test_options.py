@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from service.client import AuthenticationError, Bandits, attempts
-from tests.client.conftest import SETTLED, Script, problem, scripted
+from tests.client.conftest import ACTION, SETTLED, Script, problem, scripted
+from tests.client.test_time_limits import slow_server
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -51,6 +52,18 @@ def test_address_and_key_come_from_the_environment(monkeypatch):
 def test_what_no_call_can_be_made_with_is_refused(url, options):
     with pytest.raises(ValueError, match=r"url|timeout|api_key"):
         Bandits(url, **options)
+
+
+def test_proxies_of_the_environment_are_used_only_if_asked(monkeypatch):
+    answer = json.dumps(ACTION).encode()
+    with slow_server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(answer) + answer, None) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.removeprefix("http://"))
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.setenv(name, "[::1]")
+        assert Bandits("http://service.invalid").session("s").act(fallback="hat").is_fallback
+        with Bandits("http://service.invalid", trust_env=True) as bandits:
+            assert bandits.session("s").act().label == "shoes"
+        assert attempts.target_of("http://[::1]:8000", None, 1.0, 1, True, trust_env=True).proxy is None
 
 
 def test_the_api_key_is_not_printed():
