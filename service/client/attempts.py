@@ -30,8 +30,6 @@ LEAST = 0.001
 """Seconds that a step of an attempt gets where none are left."""
 POOL: dict[str, Any] = {"max_connections": None, "max_keepalive_connections": 100, "keepalive_expiry": 5.0}
 """Which connections are kept, and for how many seconds."""
-_OWN_FAULTS = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
-"""Requests that no attempt can send."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def target_of(
     key = os.environ.get(KEY_VARIABLE, "") if api_key is None else api_key
     if not re.fullmatch(r"[!-~]*", key):
         raise ValueError("api_key: printable ASCII without spaces")
-    headers = {"User-Agent": "delayed-bandits"}
+    headers = {"User-Agent": "delayed-bandits", "Accept-Encoding": "gzip"}
     headers |= {"Authorization": f"Bearer {key}"} if key else {}
     proxy, where = "", urlsplit(url)
     if trust_env and not any(map(proxy_bypass, (where.netloc, where.hostname or ""))):
@@ -139,13 +137,9 @@ class Attempts:
         headers = {} if call.key is None else {"Idempotency-Key": call.key}
         if call.content is not None:
             headers["Content-Type"] = "application/json"
-        extensions = {"timeout": time_left}
+        query, extensions = dict(call.query) or None, {"timeout": time_left}
         request = http.build_request(
-            *(call.method, call.path),
-            params=dict(call.query) or None,
-            content=call.content,
-            headers=headers,
-            extensions=extensions,
+            call.method, call.path, params=query, content=call.content, headers=headers, extensions=extensions
         )
         return request, time_left
 
@@ -166,22 +160,24 @@ class Attempts:
         BanditsError
             the one given, where it would come again, or no attempt or too little time is left.
         """
-        retry_after = error.retry_after if isinstance(error, ApiError) else 0.0
-        wait = max(retry_after, backoff(self._made - 1))
-        if self._made > self._retries or not is_passing(error) or time.monotonic() + wait >= self._deadline:
+        wait = max(getattr(error, "retry_after", 0.0), backoff(self._made - 1))
+        is_passing = isinstance(error, NoAnswerError) or (isinstance(error, ApiError) and error.status in REPEATED)
+        if self._made > self._retries or not is_passing or time.monotonic() + wait >= self._deadline:
             raise error
         return wait
-
-
-def is_passing(error: BanditsError) -> bool:
-    """Return whether the same request may succeed later."""
-    return isinstance(error, NoAnswerError) or (isinstance(error, ApiError) and error.status in REPEATED)
 
 
 def no_answer(request: httpx.Request, error: Exception) -> BanditsError:
     """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
     text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
-    return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
+    if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol):  # No attempt can send it.
+        return BanditsError(text)
+    answer = NoAnswerError(text)
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        answer.advice = "nobody answers at this address in time: see whether the service is busy, or allow more"
+    elif "[SSL" in text or not isinstance(error, httpx.ConnectError):
+        answer.advice = "the connection broke: see the logs of the service and of proxies, and for https verify="
+    return answer
 
 
 def backoff(failures: int) -> float:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from .calls import (
     encode,
     event_of,
     fallback_of,
+    listed,
     read,
     session_path,
     settlement_of,
@@ -49,7 +49,6 @@ from .connection import Connection
 from .reporter import OnError, ReportCounts, Reporter, ReportRules
 
 SESSIONS = "/v1/sessions"
-_log = logging.getLogger("delayed_bandits.client")
 
 
 class Calls(Connection):
@@ -96,13 +95,10 @@ class Calls(Connection):
         word = self._outcome_fields.get(session_id, VOID)
         said = [{word if name == VOID else name: value for name, value in event.items()} for event in sent]
         query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
-        path, content, timeout = (
-            session_path(session_id, "feedbacks"),
-            encode({"events": said}),
-            options.get("timeout"),
-        )
-        answer = self.call(Call("POST", path, content, query, key or uuid.uuid4().hex, timeout))
-        return replace(read(settlement_of, answer), fallbacks=len(events) - len(sent))
+        path, content = session_path(session_id, "feedbacks"), encode({"events": said})
+        call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"))
+        settlement = read(lambda answer: settlement_of(answer, len(sent)), self.call(call))
+        return replace(settlement, fallbacks=len(events) - len(sent))
 
     def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> Iterator[T]:
         """Yield the items of all pages, which list them in the field ``items``.
@@ -191,17 +187,18 @@ class Session:
         """Ask; where no action comes, and something is named for this case, return that in place of an error."""
         key, segment = options.get("idempotency_key") or uuid.uuid4().hex, options.get("segment")
         fallbacks = None if instead is None else [fallback_of(each, segment) for each in instead]
-        names = ("eligible", "exclude", "segment")
-        body |= {name: value for name in names if (value := options.get(name)) is not None}
         path, timeout = session_path(self.session_id, route), options.get("timeout")
         try:
+            named = {"eligible": options.get("eligible"), "exclude": options.get("exclude")}
+            body |= {name: listed(arms) for name, arms in named.items() if arms is not None}
+            body |= {} if segment is None else {"segment": segment}
             answer = self._calls.call(Call("POST", path, encode(body), key=key, timeout=timeout))
-            return read(lambda found: actions_of(found, key, segment), answer)
+            return read(lambda found: actions_of(found, key, body), answer)
         except Exception as error:
             if fallbacks is None:
                 raise
-            _log.warning("session %s: the fallback is shown: %s", self.session_id, error)
-            reason = error if isinstance(error, BanditsError) else BanditsError(str(error))
+            self._reporter.tell(self.session_id, error, len(fallbacks))
+            reason = error if isinstance(error, BanditsError) else BanditsError(repr(error))
             return [replace(each, error=reason) for each in fallbacks]
 
     def report(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> bool:

@@ -6,9 +6,10 @@ import hashlib
 import json
 import operator
 import re
+import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Required, SupportsIndex, TypeAlias, TypedDict, TypeVar
@@ -16,18 +17,24 @@ from urllib.parse import quote
 
 # -- What can go wrong in a call, as exceptions: by cause, and for refusals by the service's ``code``.
 
+UNKNOWN = "unknown"
+"""Code of what refuses without one, and so is not the service."""
+
 
 class BanditsError(Exception):
     """Base of all errors of this client; its text says what to do."""
+
+    advice = ""
+
+    def __str__(self) -> str:
+        """Say what to do, too."""
+        return "; ".join(filter(None, (super().__str__(), self.advice)))
 
 
 class NoAnswerError(BanditsError):
     """No answer came in time: the service is away, or too slow."""
 
-    def __str__(self) -> str:
-        """Say what to do, too."""
-        text = "start a service with `delayed-bandits serve`, or name its address with url= (--url in commands)"
-        return f"{super().__str__()}; {text}"
+    advice = "start a service with `delayed-bandits serve`, or name its address with url= (--url in commands)"
 
 
 class BadAnswerError(BanditsError):
@@ -53,20 +60,27 @@ class ApiError(BanditsError):
     indexes : positions of the wrong events of a batch
     errors : ``{"index", "field", "message"}`` of what was wrong
     request_id : by which the service's log names the request
-    retry_after : seconds that the service asks to wait
+    retry_after : seconds that the service asks to wait, 60 at most
     """
 
     def __init__(
         self, status: int, problem: Mapping[str, Any], request_id: str | None = None, retry_after: float = 0.0
     ) -> None:
+        self._made_of = (status, problem, request_id, retry_after)
         self.status = status
-        self.code = str(problem.get("code", "unknown"))
+        self.code = problem["code"] if isinstance(problem.get("code"), str) else UNKNOWN
         self.detail = str(problem.get("detail") or problem.get("title") or "")
         self.indexes: Sequence[int] = problem.get("indexes") or ()
         self.errors: Sequence[Mapping[str, Any]] = problem.get("errors") or ()
         self.request_id = request_id
         self.retry_after = retry_after
         super().__init__(f"{status} {self.code}: {self.detail}")
+        if self.code == UNKNOWN:
+            self.advice = "this does not come from the service: look at the address, and at the proxies before it"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let processes hand it on."""
+        return type(self), self._made_of
 
 
 class InvalidRequestError(ApiError):
@@ -76,9 +90,7 @@ class InvalidRequestError(ApiError):
 class AuthenticationError(ApiError):
     """There is no API key, or one that the service does not know."""
 
-    def __str__(self) -> str:
-        """Say what to do, too."""
-        return f"{super().__str__()}; give api_key=, or set DELAYED_BANDITS_API_KEY"
+    advice = "give api_key=, or set DELAYED_BANDITS_API_KEY"
 
 
 class PermissionDeniedError(ApiError):
@@ -120,6 +132,8 @@ class IdempotencyConflictError(ConflictError):
 class UnavailableError(ApiError):
     """The service or its store can't answer at the moment."""
 
+    advice = "the service runs, but does not take the call now: call later"
+
 
 class InternalError(ApiError):
     """The service failed; its log has the reason."""
@@ -160,6 +174,8 @@ def api_error(
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Mapping[str, Any]], T]
+COUNTS = ("applied", "duplicates", "surplus", "removed", "voided", "invalid")
+"""Of a settlement: the first two are always there."""
 FALLBACK_ID = "fallback-"
 """Beginning of the event id of an action that the service did not choose: feedback with it is not sent."""
 
@@ -256,7 +272,7 @@ class SessionView:
         return "reward" if self.fields.get("reward_range") is not None else "loss"
 
 
-def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes) -> dict[str, Any] | None:
+def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes) -> Any:
     """Return the JSON object of an answer, None for one without content.
 
     Raises
@@ -269,23 +285,23 @@ def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes)
     is_success = 200 <= status < 300
     if is_success and not content:
         return None
-    found: dict[str, Any] = {}
+    found: Any = {}
     if is_success or "json" in headers.get("Content-Type", ""):
         try:
-            parsed = json.loads(content)
-        except ValueError:
-            parsed = None
-        if not isinstance(parsed, dict):
+            found = json.loads(content, parse_constant=int)  # Which raises for NaN.
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
             raise BadAnswerError(f"the answer of {url} is no JSON object: {content[:80]!r}")
-        found = parsed
     if is_success:
         return found
+    read(lambda problem: [_whole(index) for index in problem.get("indexes") or ()], found)
     wait = headers.get("Retry-After", "")
     try:
         seconds = float(wait) if wait.isdecimal() else parsedate_to_datetime(wait).timestamp() - time.time()
-    except ValueError:
+    except (ValueError, OverflowError):
         seconds = 0.0
-    raise api_error(status, found, headers.get("X-Request-Id"), max(0.0, seconds))
+    raise api_error(status, found, headers.get("X-Request-Id"), min(max(0.0, seconds), 60.0))
 
 
 def read(reader: Reader[T], answer: Any) -> T:
@@ -298,7 +314,7 @@ def read(reader: Reader[T], answer: Any) -> T:
     """
     try:
         return reader(answer)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadAnswerError(f"the answer does not have the form of this service's answers: {error!r}") from error
 
 
@@ -306,26 +322,50 @@ def view_of(answer: Mapping[str, Any]) -> SessionView:
     """Read a session's view or summary; of one that the service can't read it lists the id and the code alone."""
     unread: dict[str, Any] = dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
     unread |= {"learner": {}, "version": ""}
-    known = _known(SessionView, answer)
+    known = {each.name: answer[each.name] for each in fields(SessionView) if each.name in answer}
     return SessionView(**(unread | known if "code" in answer else known), fields=answer)
 
 
-def settlement_of(answer: Mapping[str, Any]) -> Settlement:
-    """Read a settlement."""
-    found = _known(Settlement, answer)
-    return Settlement(**found | {"invalid_indexes": tuple(found.get("invalid_indexes", ()))})
+def settlement_of(answer: Mapping[str, Any], sent: int) -> Settlement:
+    """Read the settlement of so many events."""
+    counts = {name: _whole(answer[name]) for name in COUNTS if name in answer or name in COUNTS[:2]}
+    if sum(counts.values()) != sent:
+        raise ValueError(f"its counts don't sum to the {sent} events that were sent")
+    counts |= {name: _whole(answer.get(name, 0)) for name in ("slot", "outstanding")}
+    where = tuple(_whole(index, sent - 1) for index in answer.get("invalid_indexes", ()))
+    return Settlement(**counts, invalid_indexes=where)
 
 
-def actions_of(answer: Mapping[str, Any], key: str, segment: str | None) -> list[Action]:
+def actions_of(answer: Mapping[str, Any], key: str, body: Mapping[str, Any]) -> list[Action]:
     """Read the actions of a call, or its only one.
 
     Their event ids follow from key and slot, so the same decision has it again when the call is replayed.
     """
     digest = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
-    return [
-        Action(**_known(Action, each), segment=segment, event_id=f"{digest}-{each['slot']}")
-        for each in answer.get("actions", [answer])
-    ]
+    found, count = (answer["actions"], body["count"]) if "count" in body else ([answer], 1)
+    actions = [_action_of(each, digest, body.get("segment")) for each in found]
+    slots = len({action.slot for action in actions})
+    if slots != len(actions) or (slots != count and not (body.get("distinct") and 0 < slots < count)):
+        raise ValueError(f"{len(actions)} actions of {slots} slots in place of {count}")
+    return actions
+
+
+def _action_of(answer: Mapping[str, Any], digest: str, segment: str | None) -> Action:
+    arm, label, probability, x, query_points = map(answer.get, ("arm", "label", "probability", "x", "query_points"))
+    slot, _ = _whole(answer["slot"]), _whole(0 if arm is None else arm)
+    points = [] if x is None else [x, *(query_points or ())]
+    numbers = [0 if probability is None else probability, *(each for point in points for each in point)]
+    are_finite = all(type(each) in {int, float} and abs(each) <= sys.float_info.max for each in numbers)
+    are_typed = isinstance(label, str | None) and all(isinstance(point, list) for point in points)
+    if not (are_finite and are_typed and 0 <= numbers[0] <= 1 + 1e-6) or (arm, label, x) == (None, None, None):
+        raise ValueError("it names neither an arm nor a point, or has numbers that are none")
+    return Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}")
+
+
+def _whole(value: Any, most: int = 2**53) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"a whole number from 0 to {most} is missing")
+    return value
 
 
 def fallback_of(shown: Fallback, segment: str | None) -> Action:
@@ -337,10 +377,6 @@ def fallback_of(shown: Fallback, segment: str | None) -> Action:
     else:
         place = {"x": list(map(float, shown))}
     return Action(**place, segment=segment, event_id=FALLBACK_ID + uuid.uuid4().hex, is_fallback=True)
-
-
-def _known(kind: type[Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: answer[each.name] for each in fields(kind) if each.name in answer}
 
 
 # -- What calls send.
@@ -426,8 +462,8 @@ class ActOptions(TypedDict, total=False):
     for this call and its retries.
     """
 
-    eligible: Sequence[Arm] | None
-    exclude: Sequence[Arm] | None
+    eligible: Iterable[Arm] | None
+    exclude: Iterable[Arm] | None
     segment: str | None
     idempotency_key: str | None
     timeout: float | None
@@ -476,6 +512,11 @@ def encode(value: Json) -> str:
         return value.tolist()
 
     return json.dumps(value, allow_nan=False, separators=(",", ":"), default=plain)
+
+
+def listed(arms: Iterable[Arm]) -> Any:
+    """Return arms as a list; those of a set in an order that is the same in every process, as keys need it."""
+    return sorted(arms, key=repr) if isinstance(arms, Set) else arms if isinstance(arms, str) else list(arms)
 
 
 def change(method: str, path: str, body: Mapping[str, Any]) -> Call:

@@ -8,16 +8,51 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable
+import zlib
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from contextlib import closing
-from typing import Any
+from contextlib import aclosing, closing
+from typing import Any, cast
 
 import httpcore
 import httpx
 
 from .attempts import POOL, Attempts, Seconds, Target, no_answer
-from .calls import ClosedError, Json, NoAnswerError
+from .calls import BadAnswerError, ClosedError, Json
+
+# -- What is read of an answer.
+
+MOST_BYTES = 16_000_000
+"""Of an answer, unpacked."""
+
+
+class Body:
+    """The bytes of an answer, unpacked as they come: a small answer may unpack to more than there is memory."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._url = response.url
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in {"", "identity", "gzip"}:
+            raise BadAnswerError(f"the answer of {self._url} has an encoding that nobody asked for")
+        self._packed = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+        self.content = bytearray()
+
+    def add(self, part: bytes) -> None:
+        """Add what came.
+
+        Raises
+        ------
+        BadAnswerError
+            where it can't be unpacked, or is more than ``MOST_BYTES``.
+        """
+        try:
+            room = MOST_BYTES + 1 - len(self.content)
+            self.content += part if self._packed is None else self._packed.decompress(part, room)
+        except zlib.error as error:
+            raise BadAnswerError(f"the answer of {self._url} is not packed as it says: {error}") from None
+        if len(self.content) > MOST_BYTES:
+            raise BadAnswerError(f"the answer of {self._url} has more than {MOST_BYTES} bytes")
+
 
 # -- Blocking connections.
 #
@@ -74,46 +109,26 @@ class _Backend(httpcore.SyncBackend):
     """Connects in a thread of its own, because looking up an address can't be bounded."""
 
     def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
     ) -> httpcore.NetworkStream:
-        def connect() -> httpcore.NetworkStream:
-            return httpcore.SyncBackend.connect_tcp(self, host, port, timeout, local_address, socket_options)
+        connected: Future[httpcore.NetworkStream] = Future()
 
-        return _Stream(_in_thread(connect, _left(timeout, httpx.ConnectTimeout)))
+        def connect() -> None:
+            try:
+                made = httpcore.SyncBackend.connect_tcp(self, host, port, timeout, *args, **options)
+                connected.set_result(made)
+            except Exception as error:
+                connected.set_exception(error)
 
-
-def _in_thread(connect: Callable[[], httpcore.NetworkStream], seconds: float | None) -> httpcore.NetworkStream:
-    """Connect within so many seconds; a connection that comes later is closed.
-
-    Raises
-    ------
-    httpx.ConnectTimeout
-        where there is none in time.
-    httpx.ConnectError
-        where the process can have no more threads.
-    """
-    connected: Future[httpcore.NetworkStream] = Future()
-
-    def run() -> None:
         try:
-            connected.set_result(connect())
-        except Exception as error:
-            connected.set_exception(error)
-
-    try:
-        threading.Thread(target=run, name="delayed-bandits-connect", daemon=True).start()
-    except RuntimeError as error:
-        raise httpx.ConnectError(str(error)) from error
-    try:
-        return connected.result(seconds)
-    except TimeoutError:
-        connected.add_done_callback(lambda late: None if late.exception() else late.result().close())
-        raise httpx.ConnectTimeout("no connection in time") from None
+            threading.Thread(target=connect, name="delayed-bandits-connect", daemon=True).start()
+        except RuntimeError:  # There is no room for another, or the program ends: late is better than never.
+            connect()
+        try:
+            return _Stream(connected.result(_left(timeout, httpx.ConnectTimeout)))
+        except TimeoutError:  # A connection that comes later is closed.
+            connected.add_done_callback(lambda late: None if late.exception() else late.result().close())
+            raise httpx.ConnectTimeout("no connection in time") from None
 
 
 class DeadlineTransport(httpx.HTTPTransport):
@@ -132,7 +147,7 @@ class Connection:
         self._target = target
         self._transport = transport
         self.reset()
-        _open.add(self)
+        FORKED.add(self)
 
     def reset(self) -> None:
         """Open other connections, as the child of a fork has to: those that are open are its parent's."""
@@ -152,29 +167,30 @@ class Connection:
         if self._http.is_closed:
             raise ClosedError("this client has been closed")
         request, left = attempts.request(self._http)
-        content = b""
         try:
             response = self._http.send(request, stream=True)
             with closing(response):
-                for part in response.iter_bytes():
-                    content += part
+                body = Body(response)
+                for part in cast("httpx.SyncByteStream", response.stream):
+                    body.add(part)
                     if left.is_over():
-                        raise NoAnswerError(f"{request.url}: the answer did not end in time")
+                        raise httpx.ReadTimeout("the answer did not end in time")
         except httpx.HTTPError as error:
             raise no_answer(request, error) from None
-        return attempts.answer(response, content)
+        return attempts.answer(response, bytes(body.content))
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
 
-_open: weakref.WeakSet[Connection] = weakref.WeakSet()
+FORKED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What the child of a fork resets."""
 
 
 def _after_fork() -> None:
-    for connection in list(_open):
-        connection.reset()
+    for each in list(FORKED):
+        each.reset()
 
 
 if hasattr(os, "register_at_fork"):
@@ -224,10 +240,14 @@ class AsyncConnection:
         request, left = attempts.request(http)
         try:
             async with asyncio.timeout(left.get("all")):
-                response = await http.send(request)
+                response = await http.send(request, stream=True)
+                async with aclosing(response):
+                    body = Body(response)
+                    async for part in cast("httpx.AsyncByteStream", response.stream):
+                        body.add(part)
         except (httpx.HTTPError, TimeoutError) as error:
             raise no_answer(request, error) from None
-        return attempts.answer(response, response.content)
+        return attempts.answer(response, bytes(body.content))
 
     async def close(self) -> None:
         """Close the connections of the event loop that runs; those of others end with their loops."""

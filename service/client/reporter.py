@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
+import math
 import threading
 import time
 import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from .attempts import backoff, is_passing
+from .attempts import REPEATED, backoff
 from .calls import (
+    UNKNOWN,
     ApiError,
     BadAnswerError,
     BanditsError,
@@ -25,6 +27,7 @@ from .calls import (
     Settlement,
     encode,
 )
+from .connection import FORKED
 
 # -- What waits, session by session in its order, and the batches that are made of it. Has no lock.
 
@@ -142,6 +145,11 @@ class Lane:
         """Make the reports so far due."""
         self.due_at, self._hurried = 0.0, self.added
 
+    def back_off(self, least: float) -> None:
+        """Let the next call wait, longer after each failure, and so many seconds at least."""
+        self.failures += 1
+        self.due_at = time.monotonic() + max(least, backoff(self.failures))
+
     def is_empty(self) -> bool:
         """Return whether all is done."""
         return not self._waiting and not self._batches
@@ -176,8 +184,8 @@ class Lane:
 # -- What sends it.
 
 _log = logging.getLogger("delayed_bandits.client")
-_OF_THE_BATCH = frozenset({413, 422})
-"""Statuses after which smaller batches may do."""
+TOLD_EVERY = 60.0
+"""Seconds between two lines about an outage."""
 
 
 class Reporter:
@@ -188,14 +196,27 @@ class Reporter:
         self._on_error = on_error or _logged
         self.reset()
         _open.add(self)
+        FORKED.add(self)
 
     def reset(self) -> None:
         """Begin anew, as the child of a fork has to: what waits is its parent's."""
-        self._changed = threading.Condition()
+        # Entered as such: an exception that a signal's handler raises can't leave it locked, as it can a condition.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._lanes: dict[str, Lane] = {}
         self._counts = ReportCounts()
         self._thread: threading.Thread | None = None
-        self._closed_at: float | None = None
+        self._closed_at = math.inf
+        self._told_at, self._fallbacks = -math.inf, 0
+
+    def tell(self, session_id: str, error: BaseException, fallbacks: int) -> None:
+        """Log a call that failed, and so many actions of fallbacks; no more than a line a minute."""
+        with self._lock:
+            self._fallbacks += fallbacks
+            if (now := time.monotonic()) < self._told_at + TOLD_EVERY:
+                return
+            shown, self._fallbacks, self._told_at = self._fallbacks, 0, now
+        _log.warning("session %s: %d fallbacks shown since the last such line; %s", session_id, shown, error)
 
     def put(self, session_id: str, event: Event | None) -> bool:
         """Take a report, and return whether it will be sent; None, for that of a fallback, is counted and not sent.
@@ -205,25 +226,24 @@ class Reporter:
         ValueError, TypeError
             for what JSON has no form for, such as NaN.
         """
-        with self._changed:
+        with self._lock:
             if event is None:
                 self._counts.fallbacks += 1
                 return False
             waiting = self._counts.waiting
             refusal: BanditsError | None = None
-            if self._closed_at is not None:
+            if self._closed_at < math.inf:
                 refusal = ClosedError("this client has been closed")
             elif waiting >= self._rules.max_waiting:
                 refusal = QueueFullError(f"{waiting} reports wait: the service does not take them fast enough")
+            elif not self._sends():
+                refusal = BanditsError("no thread can be started to send it: too many, or the program ends")
             else:
                 lane = self._lanes.get(session_id) or Lane(session_id, self._rules)
                 due = lane.put({"event_id": uuid.uuid4().hex, **event}, time.monotonic())
                 self._lanes[session_id] = lane
                 self._counts.waiting += 1
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="delayed-bandits-reports", daemon=True)
-                    self._thread.start()
-                elif due:
+                if due:
                     self._changed.notify_all()
         if refusal is not None:
             self._drop(session_id, [event], refusal)
@@ -231,78 +251,100 @@ class Reporter:
 
     def counts(self) -> ReportCounts:
         """Return what became of the reports so far."""
-        with self._changed:
+        with self._lock:
             return replace(self._counts)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Send what waits now, and return whether all of it was answered in time; None waits without end."""
-        with self._changed:
+        with self._lock:
             asked = [(lane, lane.added) for lane in self._lanes.values()]
             for lane, _ in asked:
                 lane.hurry()
+            if asked and (not self._sends() or self._thread is threading.current_thread()):
+                timeout = 0.0  # It can't wait for itself, if ``on_error`` flushes.
             self._changed.notify_all()
             return self._changed.wait_for(lambda: all(lane.done >= added for lane, added in asked), timeout)
 
     def close(self) -> None:
         """Send what waits, drop what is not answered within ``close_timeout``, and take nothing more."""
         seconds = self._rules.close_timeout
-        with self._changed:
+        with self._lock:
             self._closed_at = time.monotonic() + seconds
-        self.flush(seconds)
-        with self._changed:
-            left = {lane.session_id: lane.left() for lane in self._lanes.values()}
-            self._counts.waiting -= sum(map(len, left.values()))
-            self._lanes = {}
-            self._changed.notify_all()
-        for session_id, events in left.items():
-            self._drop(session_id, events, ClosedError(f"not acknowledged within {seconds:g} s of closing"))
+        try:
+            self.flush(seconds)
+        finally:  # A signal's handler may end the program while it waits.
+            with self._lock:
+                left = {lane.session_id: lane.left() for lane in self._lanes.values()}
+                self._counts.waiting -= sum(map(len, left.values()))
+                self._lanes = {}
+                self._changed.notify_all()
+            for session_id, events in left.items():
+                self._drop(session_id, events, ClosedError(f"not acknowledged within {seconds:g} s of closing"))
+
+    def _sends(self) -> bool:
+        """Return whether a thread sends; one is started if there is none, or it died."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="delayed-bandits-reports", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                return False
+        return True
 
     def _run(self) -> None:
-        while (lane := self._next()) is not None:
-            self._send(lane)
+        try:
+            while (lane := self._next()) is not None:
+                self._send(lane)
+        except BaseException:
+            with self._lock:
+                self._thread = None
+                for lane in self._lanes.values():
+                    lane.back_off(0.0)
+                self._sends()
+            _log.exception("a thread that sends reports failed, and another goes on")
 
     def _next(self) -> Lane | None:
         """Wait for a session whose next call is due; None once nothing waits, which ends the thread."""
-        with self._changed:
+        with self._lock:
             while self._lanes:
                 lane = min(self._lanes.values(), key=lambda each: each.due_at)
-                wait = lane.due_at - time.monotonic()
-                if wait <= 0:
+                if (wait := lane.due_at - time.monotonic()) <= 0:
                     return lane
                 self._changed.wait(wait)
             self._thread = None
             return None
 
     def _send(self, lane: Lane) -> None:
-        with self._changed:
-            batch, seconds = lane.head(), self._rules.call_timeout
-            if self._closed_at is not None:
-                seconds = min(seconds, self._closed_at - time.monotonic())
-        options: FeedbackOptions = {"on_surplus": "skip", "timeout": seconds}
+        with self._lock:
+            batch, left = lane.head(), self._closed_at - time.monotonic()
+        options: FeedbackOptions = {"on_surplus": "skip", "timeout": min(self._rules.call_timeout, left)}
         try:
             settled = self._settle(lane.session_id, batch.events, options, batch.key)
-        except Exception as error:
+        except BaseException as error:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
-        with self._changed:
+        with self._lock:
             for name in ("applied", "duplicates", "surplus", "removed", "voided"):
                 setattr(self._counts, name, getattr(self._counts, name) + getattr(settled, name))
             self._end(lane)
 
     def _failed(self, lane: Lane, batch: Batch, error: BanditsError) -> None:
         now, count = time.monotonic(), len(batch.events)
-        if batch.failing_since is None:
-            batch.failing_since = now
-        if (
-            is_passing(error) or isinstance(error, BadAnswerError)
-        ) and now - batch.failing_since < self._rules.give_up_after:
-            with self._changed:
-                lane.failures += 1
-                wait = max(backoff(lane.failures), error.retry_after if isinstance(error, ApiError) else 0.0)
-                lane.due_at = now + wait
+        batch.failing_since = batch.failing_since or now
+        status, wrong = 0, set[int]()
+        # Who refuses without a code is not the service, and may be gone soon; but too large is too large.
+        if isinstance(error, ApiError) and (error.code != UNKNOWN or error.status == 413):
+            status, wrong = error.status, set(error.indexes)
+        if max(wrong, default=0) >= count:
+            error, status, wrong = BadAnswerError(f"of {count} events it refuses others: {error}"), 0, set()
+        failing = now - batch.failing_since
+        if (not status or status in REPEATED) and failing < self._rules.give_up_after:
+            with self._lock:
+                lane.back_off(getattr(error, "retry_after", 0.0))
+            if failing >= TOLD_EVERY:
+                self.tell(lane.session_id, error, 0)
             return
-        wrong = {index for index in error.indexes if index < count} if isinstance(error, ApiError) else set()
-        if not wrong and count > 1 and isinstance(error, ApiError) and error.status in _OF_THE_BATCH:
+        if not wrong and count > 1 and status in {413, 422}:  # Smaller batches may do.
             self._end(lane, batch.events[: count // 2], batch.events[count // 2 :])
             return
         wrong = wrong or set(range(count))
@@ -310,7 +352,7 @@ class Reporter:
         self._end(lane, [event for index, event in enumerate(batch.events) if index not in wrong])
 
     def _end(self, lane: Lane, *rest: list[Event]) -> None:
-        with self._changed:
+        with self._lock:
             if self._lanes.get(lane.session_id) is not lane:
                 return
             self._counts.waiting -= lane.finish(time.monotonic(), *rest)
@@ -321,11 +363,11 @@ class Reporter:
     def _drop(self, session_id: str, events: list[Event], error: BanditsError) -> None:
         if not events:
             return
-        with self._changed:
+        with self._lock:
             self._counts.dropped += len(events)
         try:
             self._on_error(ReportError(session_id, events, error))
-        except Exception:
+        except BaseException:
             _log.exception("on_error failed")
 
 
@@ -338,14 +380,6 @@ _open: weakref.WeakSet[Reporter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    for reporter in list(_open):
-        reporter.close()
-
-
-def _after_fork() -> None:
-    for reporter in list(_open):
-        reporter.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    with ExitStack() as stack:  # All are closed, also if the user interrupts the wait for one.
+        for reporter in list(_open):
+            stack.callback(reporter.close)

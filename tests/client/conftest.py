@@ -23,6 +23,9 @@ AT_ONCE = ReportRules(interval=0.0, close_timeout=5.0)
 ACTION = {"slot": 1, "arm": 0, "probability": 0.5, "label": "shoes"}
 SETTLED = {"applied": 1, "duplicates": 0, "slot": 1, "outstanding": 0}
 
+VIEW = {"session_id": "s", "learner": {}, "version": "v", "slot": 0, "feedbacks": 0, "outstanding": 0}
+VIEW |= {"expired": 0, "removed": 0}
+
 
 @pytest.fixture
 def bandits() -> Iterator[LocalBandits]:
@@ -36,7 +39,7 @@ def problem(status: int, code: str, headers: dict[str, str] | None = None, **fie
     return httpx.Response(status, json=body, headers=headers)
 
 
-Step = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
+Step = httpx.Response | BaseException | Callable[[httpx.Request], httpx.Response]
 
 
 class Script(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -50,13 +53,11 @@ class Script(httpx.BaseTransport, httpx.AsyncBaseTransport):
         request.read()
         self.requests.append(request)
         step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-        if isinstance(step, Exception):
+        if isinstance(step, BaseException):
             raise step
-        return (
-            step(request)
-            if callable(step)
-            else httpx.Response(step.status_code, headers=step.headers, content=step.content)
-        )
+        if callable(step):
+            return step(request)
+        return httpx.Response(step.status_code, headers=step.headers, content=step.content)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return self.handle_request(request)

@@ -1,23 +1,18 @@
 """Reports: their batches, what is dropped and told, and the threads that send them."""
 
+import ctypes
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import httpx
 import pytest
 
-from service.client import (
-    ClosedError,
-    InvalidRequestError,
-    NoAnswerError,
-    QueueFullError,
-    ReportRules,
-    UnknownSessionError,
-)
+from service import client
 from service.testing import LocalBandits
-from tests.client.conftest import AWAY, CLICKS, LATER, Gate, events, labels, problem, scripted, settled
+from tests.client.conftest import AWAY, CLICKS, LATER, VIEW, Gate, events, labels, problem, scripted, settled
 from tests.support.waiting import SECONDS, wait_until
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -55,7 +50,7 @@ def test_a_report_waits_for_others_and_a_full_batch_does_not():
 
 
 def test_what_waits_is_sent_after_an_interval():
-    bandits, script = scripted(settled, reports=ReportRules(interval=0.01))
+    bandits, script = scripted(settled, reports=client.ReportRules(interval=0.01))
     bandits.session("s").report("a", loss=1)
 
     wait_until(lambda: bandits.reports.applied == 1)
@@ -63,21 +58,11 @@ def test_what_waits_is_sent_after_an_interval():
     assert len(script.requests) == 1
 
 
-@pytest.mark.parametrize("failure", [AWAY, problem(503, "overloaded"), httpx.Response(200, text="<html>")])
-def test_a_batch_is_sent_until_it_is_acknowledged_with_the_same_bytes_and_key(failure, dropped):
-    bandits, script = scripted(*[failure] * 7, settled, on_error=dropped.append)
-    report(bandits, "hat")
-
-    assert (bandits.reports.applied, dropped) == (1, [])
-    assert len({request.content for request in script.requests}) == 1
-    assert len(set(script.keys)) == 1
-
-
 def test_one_session_does_not_wait_for_another():
     def answer(request):
         return problem(500, "state_corrupt") if "/bad/" in request.url.path else settled(request)
 
-    bandits, _ = scripted(answer, reports=ReportRules(interval=0.0, close_timeout=0.1))
+    bandits, _ = scripted(answer, reports=client.ReportRules(interval=0.0, close_timeout=0.1))
     bandits.session("bad").report("hat", loss=1)
     for _ in range(10):
         bandits.session("good").report("hat", loss=1)
@@ -95,7 +80,7 @@ def test_wrong_events_are_dropped_and_the_others_are_sent(dropped):
 
     assert [labels(request) for request in script.requests] == [["a", "b", "c"], ["b"]]
     assert [[event["label"] for event in each.events] for each in dropped] == [["a", "c"]]
-    assert isinstance(dropped[0].error, InvalidRequestError)
+    assert isinstance(dropped[0].error, client.InvalidRequestError)
     assert (dropped[0].session_id, bandits.reports.dropped, bandits.reports.applied) == ("s", 2, 1)
 
 
@@ -111,16 +96,14 @@ def test_a_batch_that_is_too_large_is_halved(dropped):
 
 
 def test_a_batch_has_so_many_bytes_at_most():
-    bandits, script = scripted(settled, reports=ReportRules(interval=1000.0, max_batch_bytes=100))
+    bandits, script = scripted(settled, reports=client.ReportRules(interval=1000.0, max_batch_bytes=100))
     report(bandits, *["a" * 60] * 3)
 
     assert [len(events(request)) for request in script.requests] == [1, 1, 1]
 
 
 def test_the_session_is_asked_by_which_word_it_is_voided():
-    view = {"session_id": "s", "learner": {}, "version": "v", "reward_range": [0, 1]}
-    view |= dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
-    bandits, script = scripted(httpx.Response(200, json=view), settled)
+    bandits, script = scripted(httpx.Response(200, json=VIEW | {"reward_range": [0, 1]}), settled)
     for _ in range(2):
         bandits.session("s").void("hat", event_id="i1")
         bandits.flush(SECONDS)
@@ -136,48 +119,52 @@ def test_reports_of_an_unknown_session_are_dropped_and_logged_by_default(dropped
     bandits, _ = scripted(UNKNOWN)
     report(bandits, "hat")
 
-    assert isinstance(dropped[0].error, UnknownSessionError)
+    assert isinstance(dropped[0].error, client.UnknownSessionError)
     assert caplog.text.count("session s: 1 reports dropped: 404 unknown_session") == 1
 
 
 def test_a_batch_that_fails_for_too_long_is_dropped(dropped):
-    bandits, _ = scripted(AWAY, on_error=dropped.append, reports=ReportRules(interval=0.0, give_up_after=0.02))
+    bandits, _ = scripted(
+        AWAY, on_error=dropped.append, reports=client.ReportRules(interval=0.0, give_up_after=0.02)
+    )
     bandits.session("s").report("hat", loss=1)
 
     assert wait_until(lambda: dropped)
-    assert isinstance(dropped[0].error, NoAnswerError)
+    assert isinstance(dropped[0].error, client.NoAnswerError)
     bandits.close()
 
 
 def test_the_queue_is_bounded_and_reporting_never_waits(dropped):
     gate = Gate()
-    bandits, _ = scripted(gate, on_error=dropped.append, reports=ReportRules(interval=0.0, max_waiting=2))
+    bandits, _ = scripted(gate, on_error=dropped.append, reports=client.ReportRules(interval=0.0, max_waiting=2))
     session = bandits.session("s")
     accepted = [session.report("hat", loss=1) for _ in range(4)]
     gate.opened.set()
     bandits.close()
 
     assert accepted == [True, True, False, False]
-    assert {type(each.error) for each in dropped} == {QueueFullError}
+    assert {type(each.error) for each in dropped} == {client.QueueFullError}
     assert (bandits.reports.applied, bandits.reports.dropped) == (2, 2)
 
 
 def test_closing_waits_so_long_and_tells_what_was_not_sent(dropped):
-    rules = ReportRules(interval=0.0, close_timeout=0.05)
+    rules = client.ReportRules(interval=0.0, close_timeout=0.05)
     bandits, _ = scripted(AWAY, on_error=dropped.append, reports=rules)
     bandits.session("s").report("hat", loss=1, event_id="click-1")
     bandits.close()
 
     assert [event["event_id"] for event in dropped[0].events] == ["click-1"]
-    assert isinstance(dropped[0].error, ClosedError)
+    assert isinstance(dropped[0].error, client.ClosedError)
     assert not bandits.session("s").report("hat", loss=1)
     assert (bandits.reports.dropped, bandits.reports.waiting) == (2, 0)
     bandits.close()
 
 
-def test_an_error_of_on_error_stops_nothing(caplog):
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_error_of_on_error_stops_nothing(error, caplog):
     def fail(_):
-        raise RuntimeError("page")
+        bandits.flush()
+        raise error("page")
 
     bandits, _ = scripted(UNKNOWN, UNKNOWN, settled, on_error=fail)
     for _ in range(3):
@@ -215,8 +202,39 @@ def test_the_thread_lives_only_while_reports_wait():
     assert bandits.reports.applied == 2
 
 
+def test_a_thread_that_died_is_started_again(caplog):
+    bandits, _ = scripted(settled, reports=LATER)
+    bandits.session("s").report("hat", loss=1)
+    thread = bandits._reporter._thread
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+
+    assert bandits.flush(SECONDS)
+    assert bandits.reports.applied == 1
+    assert "another goes on" in caplog.text
+
+
+def test_a_report_that_no_thread_can_send_is_told(dropped, monkeypatch):
+    bandits, _ = scripted(settled, on_error=dropped.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        assert not bandits.session("s").report("hat", loss=1)
+    assert bandits.session("s").report("hat", loss=1)
+    bandits.close()
+
+    assert (bandits.reports.applied, len(dropped)) == (1, 1)
+
+
+def test_reports_that_wait_for_a_minute_are_told(caplog, monkeypatch):
+    monkeypatch.setattr("service.client.reporter.TOLD_EVERY", 0.01)
+    bandits, _ = scripted(*[AWAY] * 12, settled)
+    bandits.session("s").report("hat", loss=1)
+
+    assert wait_until(lambda: "ConnectError: refused" in caplog.text)
+    bandits.close()
+
+
 def test_threads_may_share_a_client():
-    with LocalBandits(reports=ReportRules(interval=0.005)) as bandits, ThreadPoolExecutor(8) as pool:
+    with LocalBandits(reports=client.ReportRules(interval=0.005)) as bandits, ThreadPoolExecutor(8) as pool:
         shop = bandits.sessions.create("shop", **CLICKS)
 
         def visit(_):

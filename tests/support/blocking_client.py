@@ -12,7 +12,7 @@ CLIENT = Path(__file__).parents[2] / "service" / "client"
 HEADER = "# Made from awaited.py by `python -m tests.support.blocking_client`: change that, and run the command.\n"
 OTHERWISE = {
     "The awaited client, from which ``blocking.py`` is made:": "The blocking client:",
-    "import asyncio\nimport logging\n": "import logging\nimport time\n",
+    "import asyncio\nimport uuid\n": "import time\nimport uuid\n",
     "from .blocking import Calls\n": "",
     "await asyncio.sleep(": "time.sleep(",
     "            for each in found:\n                yield each\n": "            yield from found\n",
