@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from multiprocessing import util
 from typing import Any, TypeAlias
 
 from .attempts import REPEATED, backoff
@@ -383,3 +384,12 @@ def _close_all() -> None:
     with ExitStack() as stack:  # All are closed, also if the user interrupts the wait for one.
         for reporter in list(_open):
             stack.callback(reporter.close)
+
+
+def _close_with_process(_: object) -> None:
+    """Close at the end of a child of multiprocessing, which runs no ``atexit``, and before its queues close."""
+    util.Finalize(None, _close_all, exitpriority=20)
+
+
+_close_with_process(None)  # Of a child that imports this; one that is forked later forgets it.
+util.register_after_fork(_open, _close_with_process)

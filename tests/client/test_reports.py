@@ -249,26 +249,17 @@ def test_threads_may_share_a_client():
         assert bandits.reports.applied == 160
 
 
-REPORTING = """
-import os, sys
-from service.client import Bandits, ReportRules
-bandits = Bandits(sys.argv[1], reports=ReportRules(interval=1000.0))
-session = bandits.session("s")
-session.report(0, loss=0.5, event_id="of-parent")
-if "fork" in sys.argv and os.fork() == 0:
-    session.report(0, loss=0.5, event_id="of-child")
-    sys.exit()
-"""
+ENDS = {"os.fork": 2, "sigterm": 1, "celery": 1, "gunicorn": 1, "fork": 3, "forkserver": 3, "spawn": 3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[], ["fork"]])
-def test_what_waits_is_sent_when_the_program_ends(service, words):
-    with service.client() as client:
-        client.post("/v1/sessions/s/acts", json={"count": 20})
-        before = client.get("/v1/sessions/s").json()["feedbacks"]
-        subprocess.run([sys.executable, "-c", REPORTING, service.url, *words], check=True)
-        wait_until(lambda: client.get("/v1/sessions/s").json()["feedbacks"] > before)
-        for name in ["of-parent", *(["of-child"] if words else [])]:
-            answer = client.post("/v1/sessions/s/feedback", json={"arm": 0, "loss": 0.5, "event_id": name})
-            assert answer.json()["duplicates"] == 1
+@pytest.mark.parametrize(("end", "reports"), ENDS.items())
+def test_what_waits_is_sent_however_the_process_ends(service, end, reports):
+    command = [sys.executable, "-m", "tests.support.reporting", service.url, end]
+    with service.client() as http:
+        http.post("/v1/sessions/s/acts", json={"count": 50})
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        events = [{"arm": 0, "loss": 0.5, "event_id": name} for name in said]
+        settled = http.post("/v1/sessions/s/feedbacks", json={"events": events}).json()
+
+    assert (len(said), settled["duplicates"]) == (reports, reports)

