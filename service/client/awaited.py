@@ -90,13 +90,13 @@ class AsyncCalls(AsyncConnection):
         if not sent:
             return Settlement(fallbacks=len(events))
         if session_id not in self._outcome_fields and any(VOID in event for event in sent):
-            found = await self.viewed(Call("GET", session_path(session_id)))
+            found = await self.viewed(Call("GET", session_path(session_id), traced=not key))
             self._outcome_fields[session_id] = found.outcome_field
         word = self._outcome_fields.get(session_id, VOID)
         said = [{word if name == VOID else name: value for name, value in event.items()} for event in sent]
         query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
         path, content = session_path(session_id, "feedbacks"), encode({"events": said})
-        call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"))
+        call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"), traced=not key)
         settlement = read(lambda answer: settlement_of(answer, len(sent)), await self.call(call))
         return replace(settlement, fallbacks=len(events) - len(sent))
 

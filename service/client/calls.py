@@ -410,6 +410,7 @@ class Call:
     key : the Idempotency-Key
     timeout : seconds for all attempts; None: the client's
     absent_ok : whether 404 on a repeated attempt means that an earlier one did it
+    traced : whether it names the span that it is made in; a batch has reports of many
     """
 
     method: str
@@ -419,6 +420,7 @@ class Call:
     key: str | None = None
     timeout: float | None = None
     absent_ok: bool = False
+    traced: bool = True
 
 
 class SessionOptions(TypedDict, total=False):

@@ -9,10 +9,11 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
+from opentelemetry import trace
 
 from service import client
 from service.testing import LocalBandits
-from tests.client.conftest import AWAY, CLICKS, LATER, VIEW, Gate, events, labels, problem, scripted, settled
+from tests.client.conftest import ACTED, AWAY, CLICKS, LATER, VIEW, Gate, events, labels, problem, scripted, settled
 from tests.support.waiting import SECONDS, wait_until
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -231,6 +232,21 @@ def test_reports_that_wait_for_a_minute_are_told(caplog, monkeypatch):
 
     assert wait_until(lambda: "ConnectError: refused" in caplog.text)
     bandits.close()
+
+
+def test_a_call_names_the_span_that_it_is_made_in(monkeypatch):
+    bandits, script = scripted(ACTED, httpx.Response(200, json=VIEW), settled, ACTED)
+    session = bandits.session("s")
+    with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=1))):
+        session.act()
+        session.void("hat")
+        bandits.close()
+    client.Bandits("http://service", transport=script).session("s").act()
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    client.Bandits("http://service", transport=script).session("s").act()
+
+    parents = [request.headers.get("traceparent") for request in script.requests]
+    assert parents == [f"00-{0xABC:032x}-{0xDEF:016x}-01", None, None, None, None]
 
 
 def test_threads_may_share_a_client():
