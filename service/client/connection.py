@@ -147,7 +147,7 @@ class Connection:
         self._target = target
         self._transport = transport
         self.reset()
-        FORKED.add(self)
+        OPEN.add(self)
 
     def reset(self) -> None:
         """Open other connections, as the child of a fork has to: those that are open are its parent's."""
@@ -184,12 +184,12 @@ class Connection:
         self._http.close()
 
 
-FORKED: weakref.WeakSet[Any] = weakref.WeakSet()
-"""What the child of a fork resets."""
+OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Connections and reporters: the child of a fork resets them."""
 
 
 def _after_fork() -> None:
-    for each in list(FORKED):
+    for each in list(OPEN):
         each.reset()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atexit
 import logging
 import math
+import os
 import threading
 import time
 import uuid
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ from .calls import (
     Settlement,
     encode,
 )
-from .connection import FORKED
+from .connection import OPEN
 
 # -- What waits, session by session in its order, and the batches that are made of it. Has no lock.
 
@@ -196,8 +196,7 @@ class Reporter:
         self._settle, self._rules = settle, rules
         self._on_error = on_error or _logged
         self.reset()
-        _open.add(self)
-        FORKED.add(self)
+        OPEN.add(self)
 
     def reset(self) -> None:
         """Begin anew, as the child of a fork has to: what waits is its parent's."""
@@ -376,20 +375,20 @@ def _logged(dropped: ReportError) -> None:
     _log.error("session %s: %d reports dropped: %s", dropped.session_id, len(dropped.events), dropped.error)
 
 
-_open: weakref.WeakSet[Reporter] = weakref.WeakSet()
-
-
 @atexit.register
 def _close_all() -> None:
     with ExitStack() as stack:  # All are closed, also if the user interrupts the wait for one.
-        for reporter in list(_open):
+        for reporter in [each for each in list(OPEN) if isinstance(each, Reporter)]:
             stack.callback(reporter.close)
 
 
-def _close_with_process(_: object) -> None:
+def _close_with_process(_: object = None) -> None:
     """Close at the end of a child of multiprocessing, which runs no ``atexit``, and before its queues close."""
     util.Finalize(None, _close_all, exitpriority=20)
 
 
-_close_with_process(None)  # Of a child that imports this; one that is forked later forgets it.
-util.register_after_fork(_open, _close_with_process)
+# In a child that imports this, in one that multiprocessing forks, and in one that such a child forks itself.
+_close_with_process()
+util.register_after_fork(OPEN, _close_with_process)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_with_process)

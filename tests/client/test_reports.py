@@ -265,7 +265,7 @@ def test_threads_may_share_a_client():
         assert bandits.reports.applied == 160
 
 
-ENDS = {"os.fork": 2, "sigterm": 1, "celery": 1, "gunicorn": 1, "fork": 3, "forkserver": 3, "spawn": 3}
+ENDS = {"os.fork": 2, "sigterm": 1, "celery": 1, "gunicorn": 1, "fork": 5, "forkserver": 5, "spawn": 5}
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def fork(name):
 
 def start_children(method):
     context = multiprocessing.get_context(method)
-    for target in (report, terminate):
+    for target in (report, terminate, fork):
         child = context.Process(target=target, args=(f"{method}-{target.__name__}",))
         child.start()
         child.join()
