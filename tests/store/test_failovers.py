@@ -101,6 +101,29 @@ def test_a_planned_failover_under_load_loses_nothing_acknowledged(
 
 @PROCESSES
 @pytest.mark.recipes
+def test_replicas_restarted_promoted_and_taken_out_on_purpose_lose_nothing_acknowledged(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    """As docs/deployment.md says it; the one that is promoted has just returned."""
+    watched = Watched(tmp_path, stack, 2, 3)
+    with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
+        for replica in reversed(watched.replicas):
+            replica.stop()
+            more(ledgers)
+            replica.start()
+            wait_until(lambda: watched.replicas_confirm(2))
+        wait_until(lambda: swapping(watched.sentinel))
+        wait_until(lambda: watched.replica.client.role()[0] == b"master", PATIENCE)
+        wait_until(lambda: watched.master.client.role()[0] == b"slave", PATIENCE)
+        watched.replicas[1].stop()
+        more(ledgers)
+        for sentinel in watched.sentinels:
+            sentinel.client.sentinel_reset("main")
+        wait_until(lambda: watched.sentinel.client.sentinel_masters()["main"]["num-slaves"] == 1, PATIENCE)
+
+
+@PROCESSES
+@pytest.mark.recipes
 def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_master_goes(
     stack: ExitStack, tmp_path: Path
 ) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
 from service.errors import StoreUnavailableError
+from service.store import open_store
 from service.store.base import Committed, Conflict, Known, StoreOptions
-from service.store.redis.connection import MISSED_SECONDS, ReplicaWatch, attached_in
+from service.store.redis.connection import LEFT_SECONDS, MISSED_SECONDS, ReplicaWatch, replicas_in
 from service.store.redis.store import RedisStore
 from tests.support.key_leaks import leaks
 from tests.support.real_redis import RedisServer
@@ -202,38 +204,81 @@ async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
     assert kept in {f"a-{acknowledged}".encode(), f"a-{acknowledged + 1}".encode()}
 
 
+def sees_one_down(sentinel: RedisServer) -> bool:
+    return any(each["is_sdown"] for each in sentinel.client.sentinel_slaves("main"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("by", ["sentinels", "redis"])
+async def test_a_replica_that_dies_for_good_is_let_go_in_seconds(
+    server_program: str, tmp_path: Path, by: str
+) -> None:
+    """With sentinels in 3 seconds from when most call it down; without them its master alone knows."""
+    with ExitStack() as stack:
+        watched = await asyncio.to_thread(Watched, tmp_path, stack, 2, 3)
+        store = open_store(watched.url if by == "sentinels" else watched.master.url, options=OPTIONS)
+        await store.create(new_session())
+        watched.replica.kill()
+        agreed = (lambda: all(map(sees_one_down, watched.sentinels))) if by == "sentinels" else lambda: True
+        await asyncio.to_thread(wait_until, agreed)
+        died, refused = time.monotonic(), 0
+        while time.monotonic() < died + 30:
+            with suppress(StoreUnavailableError):
+                await store.commit(commit("v0", "v1"))
+                break
+            refused += 1
+        took = time.monotonic() - died
+
+        assert refused > 0
+        assert took < LEFT_SECONDS + 3
+        assert watched.replicas[1].client.hget("bandit:{s}", "version") == b"v1"
+        await store.ping()
+
+
 # -- How many replicas have to acknowledge, as they come and go.
 
-LINE = "slave{n}:ip=127.0.0.1,port=70{n},state={state},offset=14,lag={lag}\r\n"
+LINE = "slave{n}:ip=127.0.0.1,port={n},state={state},offset=14,lag={lag}\r\n"
+Replica = tuple[int, str, int]
 
 
-def info(*replicas: tuple[str, int]) -> bytes:
-    """An INFO reply with replicas of these states and lags."""
-    lines = (LINE.format(n=n, state=state, lag=lag) for n, (state, lag) in enumerate(replicas))
+def info(*replicas: Replica) -> bytes:
+    """An INFO reply with replicas of these ports, states and lags."""
+    lines = (LINE.format(n=n, state=state, lag=lag) for n, state, lag in replicas)
     return b"# Replication\r\nrole:master\r\n" + "".join(lines).encode() + b"master_replid:0\r\n"
 
 
 class Replies:
-    """A connection whose server has so many replicas."""
+    """A connection whose server has these replicas, and counts how often one has synchronised."""
 
     def __init__(self) -> None:
-        self.replicas = [("online", 0), ("online", 1)]
+        self.replicas = [(1, "online", 0), (2, "online", 1)]
+        self.syncs = 7
         self.asked = 0
 
-    async def send(self, _: bytes) -> bytes:
-        self.asked += 1
-        return info(*self.replicas)
+    def send(self, command: bytes) -> asyncio.Future[bytes]:
+        self.asked += b"stats" in command
+        stats = f"# Stats\r\nsync_full:2\r\nsync_partial_ok:{self.syncs}\r\nsync_partial_err:5\r\n"
+        reply = asyncio.get_running_loop().create_future()
+        reply.set_result(stats.encode() if b"stats" in command else info(*self.replicas))
+        return reply
 
 
 class WatchedServer:
-    """A watch, its server, its clock, and whether the sentinels name its master."""
+    """A watch, its server, its clock, and what the sentinels say."""
 
-    def __init__(self) -> None:
-        self.now, self.confirmed, self.server = 100.0, True, Replies()
-        self.watch = ReplicaWatch(self._is_confirmed, lambda: self.now)
+    def __init__(self, has_sentinels: bool = True) -> None:
+        self.now, self.down, self.server = 100.0, list[tuple[str, int]](), Replies()
+        self.confirmed = True
+        self.watch = ReplicaWatch(self._down if has_sentinels else None, lambda: self.now)
 
-    async def _is_confirmed(self) -> bool:
-        return self.confirmed
+    async def _down(self) -> list[tuple[str, int]] | None:
+        return self.down if self.confirmed else None
+
+    def leaves(self, number: int) -> Replica:
+        return self.server.replicas.pop(next(n for n, each in enumerate(self.server.replicas) if each[0] == number))
+
+    def call_down(self, number: int) -> None:
+        self.down.append(("127.0.0.1", number))
 
     async def needed(self, after: float = 0.0) -> int:
         self.now += after
@@ -241,19 +286,20 @@ class WatchedServer:
 
 
 def test_replicas_that_sync_or_are_silent_do_not_count() -> None:
-    assert attached_in(info()) == 0
-    assert attached_in(info(("online", 0), ("wait_bgsave", 0), ("online", 3), ("online", 4))) == 2
+    assert replicas_in(info()) == {}
+    found = replicas_in(info((1, "online", 0), (2, "wait_bgsave", 0), (3, "online", 3), (4, "online", 4)))
+    assert [port for (_, port), counts in found.items() if counts] == [1, 3]
 
 
 async def test_all_attached_replicas_are_needed_and_one_that_left_is_missed_for_a_time() -> None:
     seen = WatchedServer()
     assert await seen.needed() == 2
-    seen.server.replicas.pop()
+    seen.leaves(2)
     assert await seen.needed(1.5) == 2
     assert await seen.needed(MISSED_SECONDS - 1) == 2
     assert await seen.needed(1.5) == 1
-    seen.server.replicas.append(("online", 0))
-    assert await seen.needed(1.5) == 2
+    seen.server.replicas.append((2, "online", 0))
+    assert await seen.needed() == 2
 
 
 async def test_one_that_left_is_missed_from_when_that_was_seen_however_long_nobody_looked() -> None:
@@ -267,7 +313,8 @@ async def test_one_that_left_is_missed_from_when_that_was_seen_however_long_nobo
 async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master() -> None:
     seen = WatchedServer()
     await seen.needed()
-    seen.server.replicas.pop()
+    seen.leaves(2)
+    seen.call_down(2)
     seen.confirmed = False
     await seen.needed(2)
     assert await seen.needed(10 * MISSED_SECONDS) == 2
@@ -275,21 +322,79 @@ async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master() -
     assert await seen.needed(2) == 1
 
 
+@pytest.mark.parametrize("how", ["leaves", "freezes"])
+async def test_one_that_sentinels_call_down_is_let_go_soon_and_no_other(how: str) -> None:
+    seen = WatchedServer()
+    await seen.needed()
+    if how == "leaves":
+        seen.leaves(2)
+    else:
+        seen.server.replicas[1] = (2, "online", 4)
+    seen.call_down(1)
+    assert await seen.needed(1) == 2
+    assert await seen.needed(LEFT_SECONDS) == 2
+    seen.call_down(2)
+    assert await seen.needed(1) == 1
+
+
+async def test_without_sentinels_one_that_is_not_listed_is_let_go_soon_and_a_silent_one_late() -> None:
+    seen = WatchedServer(has_sentinels=False)
+    await seen.needed()
+    seen.server.replicas[1] = (2, "online", 4)
+    assert await seen.needed(1) == 2
+    assert await seen.needed(LEFT_SECONDS + 1) == 2
+    seen.leaves(2)
+    assert await seen.needed(1) == 1
+
+
+@pytest.mark.parametrize("was", ["missed", "let go"])
+async def test_one_that_returned_and_left_again_between_two_looks_is_missed_anew(was: str) -> None:
+    """It may have been promoted; the master has counted one more synchronisation."""
+    seen = WatchedServer(has_sentinels=False)
+    await seen.needed()
+    seen.leaves(2)
+    await seen.needed(1)
+    if was == "let go":
+        assert await seen.needed(LEFT_SECONDS) == 1
+    seen.server.syncs += 1
+    assert await seen.needed(LEFT_SECONDS) == 2
+    assert await seen.needed(LEFT_SECONDS - 0.5) == 2
+    assert await seen.needed(0.5) == 1
+
+
+async def test_one_that_synchronises_is_not_missed_anew() -> None:
+    seen = WatchedServer(has_sentinels=False)
+    await seen.needed()
+    seen.leaves(2)
+    await seen.needed(1)
+    await seen.needed(LEFT_SECONDS)
+    seen.server.replicas.append((2, "send_bulk", 0))
+    seen.server.syncs += 1
+    assert await seen.needed() == 1
+    seen.server.replicas[-1] = (2, "online", 0)
+    assert await seen.needed() == 2
+
+
 async def test_one_that_comes_back_in_time_was_never_away() -> None:
     seen = WatchedServer()
     await seen.needed()
-    gone = seen.server.replicas.pop()
+    gone = seen.leaves(2)
     await seen.needed(2)
     seen.server.replicas.append(gone)
     await seen.needed(2)
-    seen.server.replicas.pop()
+    seen.leaves(2)
     assert await seen.needed(MISSED_SECONDS - 1) == 2
 
 
-async def test_it_looks_once_a_second() -> None:
+async def test_it_looks_once_a_second_and_at_each_call_while_one_is_away() -> None:
     seen = WatchedServer()
     for _ in range(5):
         await seen.needed(0.1)
     assert seen.server.asked == 1
     await seen.needed(1)
-    assert seen.server.asked == 2
+    seen.leaves(2)
+    await seen.needed(1)
+    await seen.needed()
+    await seen.needed(MISSED_SECONDS)
+    await seen.needed()
+    assert seen.server.asked == 6

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ...errors import StoreUnavailableError
 from ..base import StoreOptions
-from .url import Master, ReplicasBehindError, lost_connections_told
+from .url import Address, Master, ReplicasBehindError, lost_connections_told
 
 # -- One connection for many calls: commands of one turn of the event loop leave together, replies come in order.
 #
@@ -164,18 +164,22 @@ class Pipeline(asyncio.Protocol):
 #
 # A replica that is promoted while its master lives (an ordered failover, a promotion by hand, a partition) leaves
 # the master, which goes on accepting writes until it hears of it. Another replica may acknowledge these, and they
-# are lost. So all replicas that are attached have to acknowledge, and one that has left is missed for
-# ``MISSED_SECONDS``, and for as long as sentinels do not name this master: by then the workers have gone to the
-# new one.
+# are lost. So all replicas that are attached have to acknowledge, and one that has left is missed until those who
+# appoint masters call it down, or name this master long after: by then the workers have gone to the new one.
 
 LOOK_SECONDS = 1.0
-"""Time between two looks at the replicas of a server."""
+"""Time between two looks at the replicas of a server while none is away, and between two questions about one."""
+LEFT_SECONDS = 2.0
+"""A replica that has left is missed for so long at least: who calls it down may not know that it is back."""
 MISSED_SECONDS = 20.0
 """Longer than sentinels, or a cluster with its default node timeout, take to name another master."""
 MAX_LAG = 3
 """A replica that was silent for more seconds has left."""
-_INFO = packed(("INFO", "replication"))
-_ATTACHED = re.compile(rb"^slave[0-9]+:.*state=online.*lag=([0-9]+)", re.MULTILINE)
+_INFO, _STATS = packed(("INFO", "replication")), packed(("INFO", "stats"))
+_LISTED = re.compile(rb"^slave[0-9]+:ip=([^,\r]*),port=([0-9]+),state=(\w+),.*lag=([0-9]+)", re.MULTILINE)
+_SYNCS = re.compile(rb"^sync_(?:full|partial_ok):([0-9]+)", re.MULTILINE)
+Down = Callable[[], Awaitable[Collection[Address] | None]]
+"""Returns the replicas that those who appoint masters call down; None unless they name this master."""
 
 
 class ReplicaWatch:
@@ -183,40 +187,67 @@ class ReplicaWatch:
 
     Parameters
     ----------
-    is_confirmed : tells whether this server is still the master, for all that those know who appoint masters
+    down : None where nobody but this server knows: one that it no longer lists is down
     clock : monotonic seconds
     """
 
-    def __init__(
-        self, is_confirmed: Callable[[], Awaitable[bool]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._is_confirmed = is_confirmed
+    def __init__(self, down: Down | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._down = down
         self._clock = clock
-        self._next_look = 0.0
-        self._missed_since: float | None = None
-        self._needed = 0
+        self._next_look = self._next_question = 0.0
+        self._attached: frozenset[Address] = frozenset()
+        self._missed: dict[Address, float] = {}
+        """Replicas that have left and count nevertheless, and when that was seen."""
+        self._let_go: set[Address] = set()
+        """Those that have left and no longer count."""
+        self._syncs = 0
 
     async def needed(self, pipeline: Pipeline) -> int:
         """Return how many replicas have to acknowledge what this connection has written.
 
-        Its server is asked for them every ``LOOK_SECONDS``; RedisError where it can't be asked.
+        Its server is asked for them every ``LOOK_SECONDS``, and at each call while one is away: one that returns
+        and is promoted before the next look would not be missed. RedisError where it can't be asked.
         """
-        if self._clock() < self._next_look:
-            return self._needed
-        attached = attached_in(await pipeline.send(_INFO))
+        if self._clock() >= self._next_look or self._missed or self._let_go:
+            replication, stats = await asyncio.gather(pipeline.send(_INFO), pipeline.send(_STATS))
+            listed = replicas_in(replication)
+            self._note(listed, sum(map(int, _SYNCS.findall(stats))))
+            await self._let_some_go(listed)
+        return len(self._attached) + len(self._missed)
+
+    def _note(self, listed: Mapping[Address, bool], syncs: int) -> None:
+        """Compare the replicas that are listed with those of the last look."""
         now = self._clock()
-        self._next_look = now + LOOK_SECONDS
-        if attached < self._needed:
-            self._missed_since = now if self._missed_since is None else self._missed_since
-            if now - self._missed_since < MISSED_SECONDS or not await self._is_confirmed():
-                return self._needed
-        self._needed, self._missed_since = attached, None
-        return self._needed
+        # Who synchronised since then and is not here may have come, been promoted and left: it is missed anew.
+        back = frozenset(self._let_go | self._missed.keys() if syncs != self._syncs else ()) - listed.keys()
+        attached = frozenset(each for each, counts in listed.items() if counts)
+        since = dict.fromkeys(self._attached, now) | self._missed | dict.fromkeys(back, now)
+        self._missed = {each: when for each, when in since.items() if each not in attached}
+        self._let_go -= attached | self._missed.keys()
+        self._attached, self._syncs, self._next_look = attached, syncs, now + LOOK_SECONDS
+
+    async def _let_some_go(self, listed: Collection[Address]) -> None:
+        now = self._clock()
+        due = {each: since for each, since in self._missed.items() if now - since >= LEFT_SECONDS}
+        if not due or now < self._next_question:
+            return
+        self._next_question = now + LOOK_SECONDS
+        down = due.keys() - listed if self._down is None else await self._down()
+        if down is None:
+            return
+        for each, since in due.items():
+            # It may have come back while others were asked.
+            if self._missed.get(each) == since and (each in down or now - since >= MISSED_SECONDS):
+                del self._missed[each]
+                self._let_go.add(each)
 
 
-def attached_in(reply: bytes) -> int:
-    """Count the replicas in an INFO reply that receive writes and have spoken lately."""
-    return sum(int(lag) <= MAX_LAG for lag in _ATTACHED.findall(reply))
+def replicas_in(reply: bytes) -> dict[Address, bool]:
+    """Return the replicas in an INFO reply, and whether each receives writes and has spoken lately."""
+    return {
+        (host.decode(), int(port)): state == b"online" and int(lag) <= MAX_LAG
+        for host, port, state, lag in _LISTED.findall(reply)
+    }
 
 
 # -- The connections of a worker to one Redis server, and calls on them.
@@ -266,18 +297,26 @@ class ServerConnections:
     settings : redis-py's settings of a connection
     options : most connections, and timeouts for one of them and for replies
     master : who names the server; None if the settings do
+    is_patient : whether others than this server, who are not asked, may make one of its replicas the master
     """
 
-    def __init__(self, settings: Mapping[str, Any], options: StoreOptions, master: Master | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        options: StoreOptions,
+        master: Master | None = None,
+        is_patient: bool = False,
+    ) -> None:
         self._settings = {name: value for name, value in settings.items() if not name.startswith("sentinel_")}
         self._options = options
         self._master = master
+        self._is_patient = is_patient
         self._shared: Pipeline | None = None
         self._opening: asyncio.Task[Pipeline] | None = None
         self._free: list[Pipeline] = []
         """Open connections of calls that had one alone."""
         self._places = asyncio.Semaphore(max(1, options.max_connections - 1))
-        self._watches: dict[tuple[str, int], ReplicaWatch] = {}
+        self._watches: dict[Address, ReplicaWatch] = {}
 
     async def send(self, call: Call) -> Any:
         """Send a call and return the reply; ``call.sent`` says from when on the server may have received it.
@@ -398,10 +437,10 @@ class ServerConnections:
         address, master = pipeline.address, self._master
         if address not in self._watches:
 
-            async def is_confirmed() -> bool:
-                return master is None or await master.is_named(address)
+            async def down() -> Collection[Address] | None:
+                return () if master is None else await master.replicas_down(address)
 
-            self._watches[address] = ReplicaWatch(is_confirmed)
+            self._watches[address] = ReplicaWatch(down if master is not None or self._is_patient else None)
         replicas = max(call.replicas, await self._watches[address].needed(pipeline))
         if await pipeline.send(packed(("WAIT", replicas, max(1, int(call.replica_seconds * 1000))))) < replicas:
             raise ReplicasBehindError

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -289,12 +290,29 @@ class Master:
             self._next_check = time.monotonic() + MASTER_CHECK_SECONDS
         return dict(zip(("host", "port"), self._address, strict=True))
 
-    async def is_named(self, address: Address) -> bool:
-        """Return whether more than half of the sentinels in the URL answer that this is the master."""
-        sentinels = self._sentinel.sentinels
-        asked = (each.sentinel_get_master_addr_by_name(self._service) for each in sentinels)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        return 2 * sum(map(address.__eq__, answers)) > len(sentinels)
+    async def replicas_down(self, address: Address) -> Collection[Address] | None:
+        """Return the replicas that more than half of the sentinels in the URL call down.
+
+        None unless as many answer in time that this is the master. A sentinel whose user may not list replicas
+        calls none down.
+        """
+        sentinels = list(self._sentinel.sentinels)
+
+        async def ask(sentinel: Any) -> Sequence[Any]:
+            name = self._service
+            asked = (sentinel.sentinel_get_master_addr_by_name(name), sentinel.sentinel_slaves(name))
+            with suppress(TimeoutError):  # Who died with a replica holds nobody up.
+                async with asyncio.timeout(MASTER_CHECK_SECONDS):
+                    return await asyncio.gather(*asked, return_exceptions=True)
+            return None, ()
+
+        names, lists = zip(*await asyncio.gather(*map(ask, sentinels)), strict=True)
+        named = [(name[0].decode(), name[1]) for name in names if isinstance(name, tuple)]
+        if 2 * named.count(address) <= len(sentinels):
+            return None
+        replicas = [each for found in lists if isinstance(found, list) for each in found]
+        down = Counter((each["ip"], each["port"]) for each in replicas if each["is_sdown"])
+        return [each for each, sentinels_agreed in down.items() if 2 * sentinels_agreed > len(sentinels)]
 
     async def close(self) -> None:
         """Close the connections to the sentinels."""
