@@ -17,6 +17,11 @@ from . import __version__
 from .settings import Settings, SettingsError, StoreUrl, has_scheme, named, read_secret, with_password
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
+_OF_A_SERVICE = re.compile(
+    r"\w+_(SERVICE_HOST=|SERVICE_PORT(_\w+)?=|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=).*",
+    re.DOTALL,
+)
+"""Variables with their values that Kubernetes makes of a Service."""
 _PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits serve"
 """How it was started: from a checkout, or as the wheel installs it."""
 _DESCRIPTION = (
@@ -70,6 +75,17 @@ class _GivenSettings(BaseSettings, Settings):
 
     model_config = SettingsConfigDict(env_prefix="BANDIT_", cli_kebab_case=True)
 
+    @classmethod
+    def settings_customise_sources(  # type: ignore[override]
+        cls, *_: Any, env_settings: Any, **others: Any
+    ) -> tuple[Any, ...]:
+        """Leave out the port of a pod that has a Service named ``bandit``: it is an address."""
+
+        def environment() -> dict[str, Any]:
+            return {name: value for name, value in env_settings().items() if name != "port" or "://" not in value}
+
+        return others["init_settings"], environment
+
     @property
     def settings(self) -> Settings:
         """The same, of the class that workers have."""
@@ -78,9 +94,13 @@ class _GivenSettings(BaseSettings, Settings):
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return variables that look like settings but are not, such as misspelt ones."""
+    """Return variables that look like settings but are not, such as misspelt ones; those of Services are none."""
     known = {f"BANDIT_{name.upper()}" for name in Settings.model_fields}
-    return sorted(name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known)
+    found = [name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known]
+    links = ["BANDIT_PORT with ://"] if "://" in environment.get("BANDIT_PORT", "") else []
+    return links + sorted(
+        name for name in found if not _OF_A_SERVICE.fullmatch(f"{name.upper()}={environment[name]}")
+    )
 
 
 def read_settings(arguments: Sequence[str] = ()) -> Settings:

@@ -80,7 +80,7 @@ class Supervisor:
         self._workers: dict[int, Process] = {}
         """The running workers by their places, from 0."""
         self._board = Board.create(settings.workers)
-        self._shared = SharedMetrics()
+        self._shared = SharedMetrics(settings.workers)
         self._stopping = asyncio.Event()
         self._stopped = asyncio.ensure_future(self._stopping.wait())
         self._hurry = asyncio.Event()
@@ -169,7 +169,7 @@ class Supervisor:
             *arguments,
             stdin=PIPE,
             stdout=PIPE,
-            pass_fds=inherited,
+            pass_fds=(*inherited, *self._shared.files.values()),
             start_new_session=True,
             env=_FEW_THREADS | self._shared.environment(os.environ),
         )
@@ -202,6 +202,7 @@ class Supervisor:
             if (number := watchdog.stuck(running, clock())) is not None:
                 logger.error("worker %d does not answer: killed", running[number])
                 _send(self._workers[number], signal.SIGKILL)
+            self._shared.mend()
             await _first(self._stopped, timeout=LOOK_SECONDS)
 
     async def _keep_server(self, server: EmbeddedServer) -> None:

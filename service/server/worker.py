@@ -97,7 +97,8 @@ class Server(uvicorn.Server):
     def __init__(self, settings: Settings, listener: socket.socket, board: Board, number: int) -> None:
         folder, spans = multiprocess.share(number), open_traces()
         app = create_app(settings, metrics_folder=folder, spans=spans, draining=board.is_draining)
-        allowed = allowed_connections(settings.max_connections, settings.store_connections + 2 * settings.workers)
+        others = settings.store_connections + settings.workers * (2 + len(multiprocess.KINDS))
+        allowed = allowed_connections(settings.max_connections, others)
         self.runtime, self._limit = app.state.runtime, ConnectionLimit(allowed, time.monotonic)
         self._listener, self._board, self._number = listener, board, number
         protocol = partial(

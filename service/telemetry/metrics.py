@@ -25,7 +25,7 @@ from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS, Increment, Observe, f
 
 # -- The answer of ``GET /metrics``: the metrics of all workers in Prometheus' text format.
 #
-# Each worker keeps its metrics in files in a folder that the parent makes, so any worker can sum those of all.
+# Each worker keeps its metrics in files that the parent makes, so any worker can sum those of all.
 # Files are named by the worker's number, not by its process id, so a worker that replaces a dead one continues
 # its counts.
 
@@ -38,6 +38,7 @@ class Exposition:
     def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
         self._registry = registry
         self._folder = folder
+        self._files = 0 if folder is None else len(list(folder.glob("*.db")))
         self._scrapes = asyncio.Lock()
 
     async def text(self) -> bytes:
@@ -46,19 +47,26 @@ class Exposition:
             return await asyncio.to_thread(self._text)
 
     def _text(self) -> bytes:
-        collected = self._registry
-        if self._folder is not None:
-            collected = CollectorRegistry()
-            MultiProcessCollector(collected, str(self._folder))
-        for _ in range(STARTING_TRIES):
-            with suppress(struct.error):  # A worker that is starting has files without a byte for a moment.
-                return generate_latest(collected)
-            time.sleep(STARTING_SECONDS)
+        folder = self._folder
+        if folder is None:
+            return generate_latest(self._registry)
+        for _ in range(TRIES):
+            # The parent makes again what is removed of the folder, and empties files of a worker that has ended.
+            with suppress(OSError, ValueError, struct.error):
+                if len(list(folder.glob("*.db"))) >= self._files:
+                    return self._sums(folder)
+            time.sleep(PAUSE_SECONDS)
+        return self._sums(folder)
+
+    @staticmethod
+    def _sums(folder: Path) -> bytes:
+        collected = CollectorRegistry()
+        MultiProcessCollector(collected, str(folder))
         return generate_latest(collected)
 
 
-STARTING_TRIES, STARTING_SECONDS = 50, 0.02
-"""How often metrics are read again, and how long after, if a file can't be read."""
+TRIES, PAUSE_SECONDS = 50, 0.02
+"""How often metrics are read again, and how long after, if files are missing or can't be read."""
 OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")

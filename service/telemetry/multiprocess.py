@@ -1,4 +1,4 @@
-"""The folder in which the workers of one service keep their metrics, and how they count there without a detour.
+"""Where the workers of one service keep their metrics, and how they count there without a detour.
 
 The parent process imports this without prometheus-client, which it needs only once a worker has ended.
 """
@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,19 +62,55 @@ def share(number: int) -> Path | None:
     return Path(folder)
 
 
-class SharedMetrics:
-    """The folder for the metrics of all workers; the parent makes it at the start and removes it at the stop."""
+KINDS = ("counter", "histogram", "gauge_livesum", "gauge_livemin", "gauge_livemax")
+"""Of a worker's metrics, as prometheus-client names the file of each."""
+_PARENT = "counter_parent.db"
+_EMPTY_BYTES = 65_536
+"""What prometheus-client gives a new file; zeros are one without metrics."""
 
-    def __init__(self) -> None:
+
+class SharedMetrics:
+    """The metrics of all workers, in memory that ends with the processes: whoever cleans a disk can't remove it.
+
+    prometheus-client opens files by their names, so there is a folder of links to what every process has inherited.
+
+    Parameters
+    ----------
+    workers : how many the service has
+
+    Attributes
+    ----------
+    files : descriptors, for the workers to inherit, by name
+    """
+
+    def __init__(self, workers: int) -> None:
         self._folder: str | None = None
         self._counts: MmapedDict | None = None
+        self.files: dict[str, int] = {}
         try:
-            self._folder = tempfile.mkdtemp(prefix="bandit-metrics-")
-        except OSError as error:
+            folder = tempfile.mkdtemp(prefix="bandit-metrics-")
+            for name in (_PARENT, *(f"{kind}_{number}.db" for number in range(workers) for kind in KINDS)):
+                self.files[name] = os.memfd_create(name)
+                os.truncate(self.files[name], _EMPTY_BYTES)
+            self._folder = folder
+            self.mend()
+        except (OSError, AttributeError) as error:  # There are such files on Linux alone.
             log.warning("no folder for metrics, so each worker reports its own counts only: %s", error)
+
+    def mend(self) -> None:
+        """Make the folder and its links again, if something removes what is old from the disk."""
+        if self._folder is None or all(os.path.lexists(Path(self._folder, name)) for name in self.files):
+            return
+        with suppress(OSError):  # It is tried again.
+            Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            if Path(self._folder).stat().st_uid == os.geteuid():  # Somebody else may have made one of its name.
+                for name, descriptor in self.files.items():
+                    with suppress(FileExistsError):
+                        Path(self._folder, name).symlink_to(f"/proc/self/fd/{descriptor}")
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return a worker's environment: the given one with ``FOLDER`` set to this folder, or removed."""
+        self.mend()
         others = {name: value for name, value in environment.items() if name != FOLDER}
         return others if self._folder is None else others | {FOLDER: self._folder}
 
@@ -87,21 +124,23 @@ class SharedMetrics:
         from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
         if self._counts is None:
-            self._counts = MmapedDict(str(Path(self._folder, "counter_parent.db")))
+            self._counts = MmapedDict(f"/proc/self/fd/{self.files[_PARENT]}")
         key = mmap_key(name, f"{name}_total", [], [], text)
         self._counts.write_value(key, self._counts.read_value(key)[0] + 1, 0.0)
 
     def forget_worker(self, number: int) -> None:
-        """Remove the gauges of a worker that has ended; its counters stay."""
-        if self._folder is not None:
-            from prometheus_client.multiprocess import mark_process_dead
-
-            mark_process_dead(number, self._folder)
+        """Empty the gauges of a worker that has ended; its counters stay."""
+        for name, descriptor in self.files.items():
+            if name.startswith("gauge") and name.endswith(f"_{number}.db"):
+                os.truncate(descriptor, 0)
+                os.truncate(descriptor, _EMPTY_BYTES)
 
     def remove(self) -> None:
         """Remove the folder."""
         if self._counts is not None:
             self._counts.close()
+        for descriptor in self.files.values():
+            os.close(descriptor)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

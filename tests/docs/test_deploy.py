@@ -82,6 +82,16 @@ def test_a_stop_has_the_time_it_needs():
     assert needed < int(SERVICES["service"]["stop_grace_period"].rstrip("s"))
 
 
+@pytest.mark.servers("systemd-analyze")
+def test_the_unit_may_do_little_beside_what_it_needs():
+    unit = ROOT / "deploy/systemd/bandit@.service"
+    judge = [program("systemd-analyze"), "security", "--offline=true", "--threshold=40", unit]
+    judged = subprocess.run(judge, capture_output=True, text=True, check=False)
+
+    assert judged.returncode == 0, judged.stdout
+    assert "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX\n" in unit.read_text()
+
+
 def test_no_container_leaves_an_anonymous_volume():
     assert "VOLUME" not in DOCKERFILE
 

@@ -3,19 +3,19 @@
 import asyncio
 import inspect
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.middleware import labels
 from service.store.base import Store
-from service.telemetry import metrics
-from service.telemetry.metrics import CALLS, Exposition, Metrics
+from service.telemetry.metrics import CALLS, Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.support.http import http_client
 from tests.support.pages import row, rows
@@ -191,23 +191,39 @@ def test_promtool_finds_no_fault():
 
 def test_without_a_folder_workers_count_for_themselves(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    shared = SharedMetrics()
+    shared = SharedMetrics(1)
 
     assert shared.environment({FOLDER: "/theirs", "A": "b"}) == {"A": "b"}
     shared.forget_worker(0)
     shared.remove()
 
 
-async def test_a_file_that_a_starting_worker_has_only_made_is_read_again(tmp_path, monkeypatch):
-    empty = tmp_path / "counter_9.db"
-    empty.touch()
-    pauses = []
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.processes
+@pytest.mark.parametrize("removed", ["*", "*.db", "*_0.db", "folder"])
+def test_a_cleaner_of_temporary_files_costs_no_count_and_ends_nothing(tmp_path, removed):
+    def posts(client):
+        return value(
+            scrape(client), "bandit_http_requests_total", method="POST", route="/v1/sessions", status="2xx"
+        )
 
-    def pause(seconds):
-        pauses.append(seconds)
-        empty.unlink()  # As if it had something in it now.
-
-    monkeypatch.setattr(metrics.time, "sleep", pause)
-
-    assert await Exposition(CollectorRegistry(), tmp_path).text() == b""
-    assert len(pauses) == 1
+    variables = {"TMPDIR": str(tmp_path)}
+    with RunningService(tmp_path, "--workers", "2", environment=variables) as service, service.client() as client:
+        service.wait_serving(2)
+        for killed in range(2):
+            create(client)
+            (folder,) = tmp_path.glob("bandit-metrics-*")
+            if removed == "folder":
+                shutil.rmtree(folder)
+            else:
+                for each in folder.glob(removed):
+                    each.unlink()
+            assert posts(client) == killed + 1
+            os.kill(service.workers(2)[0], signal.SIGKILL)
+            service.wait_serving(3 + killed)
+        with http_client(service.url) as another:
+            assert posts(another) == 2
+            assert value(scrape(another), "bandit_worker_restarts_total") == 2
+            assert value(scrape(another), "bandit_workers") == 2
+        assert service.stop() == 0
+        assert not list(tmp_path.glob("bandit-metrics-*"))
