@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import shutil
@@ -79,6 +80,9 @@ def check(found: Examination, settings: Settings, now: float | None = None) -> I
     settings : of the service, as it would use them
     now : Unix seconds of this machine's clock; by default now
     """
+    if not found.servers:
+        text = "can't check version, append-only file, memory, replicas and clock: this user may not run INFO"
+        yield warning("server", text, "ACL SETUSER ... +info, or see to them in the server's own settings")
     for server in found.servers:
         yield _version(server)
         yield from _persistence(server, embedded=settings.store_url.scheme == "embedded")
@@ -235,6 +239,14 @@ async def _schemas(url: str, options: StoreOptions) -> Finding:
 
 def _embedded(settings: Settings) -> Iterator[Finding]:
     folder = settings.data_dir.absolute()
+    try:
+        yield from _examine_folder(settings, folder)
+    except PermissionError as refused:
+        text = f"can't check {refused.filename or folder}: {refused.strerror}"
+        yield warning("store", text, "run this as the user of the service")
+
+
+def _examine_folder(settings: Settings, folder: Path) -> Iterator[Finding]:
     yield _room(folder)
     if _is_running(folder / SOCKET):
         yield from _servers(settings, EmbeddedServer(folder).url)
@@ -278,6 +290,8 @@ def _is_locked(lock: Path) -> bool:
 
 def _room(folder: Path) -> Finding:
     present = next(each for each in (folder, *folder.parents) if each.exists())
+    if present.is_dir() and not os.access(present, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(present))
     if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
         return error("disk", f"{present} can't be written by this user", "change its owner, or BANDIT_DATA_DIR")
     free = shutil.disk_usage(present).free

@@ -194,9 +194,23 @@ def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_r
     assert (code, found["rights"]["level"]) == (1, "ok")
     assert "may not read appendfsync" in found["append-only file"]["found"]
 
+    own_redis_server.client.execute_command(*create, *(right for right in rights if right != "+info"))
+    code, found = found_by(command, "--store-url", url)
+    assert (code, found["rights"]["level"], found["server"]["level"]) == (1, "ok", "warning")
+    assert "can't check version, append-only file" in found["server"]["found"]
+    code, found = found_by(command, "--store-url", url, "--min-replicas", "1")
+    assert (code, found["rights"]["do"]) == (2, "ACL SETUSER ... +info")
+
     own_redis_server.client.execute_command(*create, *(right for right in rights if right != "+xadd"))
     code, found = found_by(command, "--store-url", url)
     assert (code, found["rights"]["do"]) == (2, "ACL SETUSER ... +xadd")
+
+
+def test_a_folder_of_another_user_can_not_be_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor_store.os, "access", lambda *_: False)
+    (found,) = doctor_store.check_store(Settings(data_dir=tmp_path / "data"))
+
+    assert (found.level, found.found) == (Level.WARNING, f"can't check {tmp_path}: Permission denied")
 
 
 async def _stored(url, ids, schema, readers):

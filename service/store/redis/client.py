@@ -28,7 +28,7 @@ from ..base import StoreFullError, StoreOptions, WrongTypeError
 from . import scripts
 from .connection import LARGE_BYTES, Call, Pipeline, RedisArgument, ServerConnections, packed, wait_for_place
 from .scripts import Keys, Left, Script
-from .url import Address, Master, failure_of, read_url
+from .url import NO_PERMISSION, Address, Master, failure_of, read_url
 
 log = logging.getLogger(__name__)
 
@@ -498,6 +498,7 @@ class Examination(NamedTuple):
 
     Attributes
     ----------
+    servers : none where this user may not run INFO
     missing : commands that the store's user may not run; None where the server can't tell (before Redis 7)
     """
 
@@ -516,13 +517,18 @@ async def examine(url: str, options: StoreOptions) -> Examination:
         if the URL is invalid; the text contains no part of it.
     """
     needed = {name.decode() for script in _SCRIPTS for name in _CALLED.findall(script.source)}
-    names = sorted(needed | {"EVALSHA", "INFO"} | ({"WAIT"} if options.min_replicas else set()))
+    names = sorted(needed | {"EVALSHA"} | ({"INFO", "WAIT"} if options.min_replicas else set()))
     client = client_of(url, options)
     try:
         told, *missing = await client.run(scripts.MAY_RUN, (client.keys.server_probe,), names)
-        servers = [Server(info, None) for info in await client.servers()]
+        servers = list[Server]()
+        try:
+            servers = [Server(info, None) for info in await client.servers()]
+        except StoreUnavailableError as error:
+            if not str(error).startswith(NO_PERMISSION.reason):
+                raise
         with suppress(StoreUnavailableError):
-            replies = await client.ask_each("CONFIG", "GET", "appendfsync")
+            replies = await client.ask_each("CONFIG", "GET", "appendfsync") if servers else ()
             servers = [Server(info, reply[1].decode()) for (info, _), reply in zip(servers, replies, strict=True)]
         return Examination(servers, None if told == b"UNKNOWN" else [name.decode() for name in missing])
     finally:
