@@ -195,6 +195,7 @@ class ReplicaWatch:
         self._down = down
         self._clock = clock
         self._next_look = self._next_question = 0.0
+        self._listed: frozenset[Address] = frozenset()
         self._attached: frozenset[Address] = frozenset()
         self._missed: dict[Address, float] = {}
         """Replicas that have left and count nevertheless, and when that was seen."""
@@ -220,11 +221,14 @@ class ReplicaWatch:
         now = self._clock()
         # Who synchronised since then and is not here may have come, been promoted and left: it is missed anew.
         back = frozenset(self._let_go | self._missed.keys() if syncs != self._syncs else ()) - listed.keys()
+        # A silent one whose connection ends now may have been promoted now.
+        left = self._missed.keys() & self._listed - listed.keys()
         attached = frozenset(each for each, counts in listed.items() if counts)
-        since = dict.fromkeys(self._attached, now) | self._missed | dict.fromkeys(back, now)
+        since = dict.fromkeys(self._attached, now) | self._missed | dict.fromkeys(back | left, now)
         self._missed = {each: when for each, when in since.items() if each not in attached}
         self._let_go -= attached | self._missed.keys()
-        self._attached, self._syncs, self._next_look = attached, syncs, now + LOOK_SECONDS
+        self._listed, self._attached, self._syncs = frozenset(listed), attached, syncs
+        self._next_look = now + LOOK_SECONDS
 
     async def _let_some_go(self, listed: Collection[Address]) -> None:
         now = self._clock()
