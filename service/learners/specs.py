@@ -74,15 +74,19 @@ def named(label: str) -> str:
     return ascii(label[:MAX_NAMED].encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
-def _check_label(label: Any) -> Any:
-    if isinstance(label, str) and not NOT_IN_LABELS.isdisjoint(label):
-        raise ValueError(
-            f"the label {named(label)} has a control character, line separator, override of direction or surrogate"
-        )
-    return label
+def shown_as_is(what: str) -> BeforeValidator:
+    """Return what checks the characters of a name that clients choose: a label, or whatever ``what`` says."""
+
+    def check(text: Any) -> Any:
+        if isinstance(text, str) and not NOT_IN_LABELS.isdisjoint(text):
+            wrong = "a control character, line separator, override of direction or surrogate"
+            raise ValueError(f"the {what} {named(text)} has {wrong}")
+        return text
+
+    return BeforeValidator(check)
 
 
-Label = Annotated[str, BeforeValidator(_check_label), Field(min_length=1, max_length=MAX_LABEL)]
+Label = Annotated[str, shown_as_is("label"), Field(min_length=1, max_length=MAX_LABEL)]
 """A label that an arm is given."""
 
 

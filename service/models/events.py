@@ -22,7 +22,7 @@ from pydantic import (
 from ..cooperative import FairYield
 from ..errors import MAX_INDEXES, FieldValueError
 from ..learners.base import Posted
-from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, whole
+from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, shown_as_is, whole
 from ..store.base import DIGEST_BYTES
 
 # -- Segments as clients name them, in acts and events.
@@ -39,6 +39,7 @@ def _bytes_fit(name: str) -> str:
 
 Segment = Annotated[
     str,
+    shown_as_is("segment"),
     AfterValidator(_bytes_fit),
     Field(
         min_length=1,

@@ -10,6 +10,7 @@ from service.engine.ledger import ArmFeedback
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.store.memory import MemoryStore
+from tests.api.test_slots import BAD, ascii_json
 from tests.support.bodies import SEGMENTED
 from tests.support.one_session import pages
 
@@ -298,6 +299,22 @@ async def test_what_segments_do_not_go_with_is_refused(client, fields):
     answer = await client.post("/v1/sessions", json=SEGMENTED | fields)
 
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("name", [*BAD, "\0", "a\n"], ids=ascii)
+async def test_names_that_would_deceive_are_refused_as_labels_are(client, create, name):
+    path, headers = await create(**SEGMENTED), {"Content-Type": "application/json"}
+    shown = ascii("\ufffd" if name == "\ud800" else name)
+    for call, body in (
+        ("act", b'{"segment": %s}'),
+        ("feedback", b'{"arm": 0, "loss": 1, "segment": %s}'),
+        ("feedbacks", b'{"events": [{"arm": 0, "loss": 1, "segment": %s}]}'),
+    ):
+        answer = await client.post(f"{path}/{call}", content=body % ascii_json(name), headers=headers)
+        assert answer.status_code == 422
+        assert f"the segment {shown} has a control character" in answer.json()["errors"][0]["message"]
+    if name != "\ud800":
+        assert (await client.get(path, params={"segment": name})).status_code == 422
 
 
 async def test_names_that_do_not_fit_are_refused(client, create):

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response
 from pydantic import BeforeValidator
 
+from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
 from ...sessions import changes as operations
 from ...sessions.pages import MAX_PAGE, ArmSort
@@ -45,6 +46,7 @@ def _digits(text: object) -> object:
 Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
 OfSegment = Annotated[
     str | None,
+    shown_as_is("segment"),
     Query(
         description="Name of a segment; the empty name stands for acts without a segment.",
         max_length=MAX_SEGMENT_BYTES,
