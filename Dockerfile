@@ -8,7 +8,9 @@ RUN pip --python venv/bin/python install --no-cache-dir --require-hashes -r requ
     && find venv -type d -name tests -prune -exec rm -r {} + \
     && rm requirements.lock
 COPY service service
-RUN python -m compileall -q service
+# The commit, which a metric tells: docker build --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION
+RUN if [ -n "$REVISION" ]; then echo "$REVISION" > service/REVISION; fi && python -m compileall -q service
 
 
 FROM build AS build-loadtest

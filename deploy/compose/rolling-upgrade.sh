@@ -8,7 +8,7 @@ compose() { docker compose --profile nginx "$@"; }
 
 old=$(compose ps -q service)
 count=$(echo "$old" | wc -l)
-compose build service
+REVISION=${REVISION:-$(git rev-parse HEAD 2>/dev/null || true)} compose build service
 compose up -d --no-deps --no-recreate --scale service=$((2 * count)) --wait service
 compose exec -T nginx nginx -s reload
 for container in $old; do

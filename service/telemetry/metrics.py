@@ -6,6 +6,7 @@ Every series exists from the start and no label has its value from a request, so
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
 import struct
@@ -85,6 +86,16 @@ _LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
+def revision(package: Path = Path(__file__).parents[1]) -> str:
+    """Return the commit that a package was built from, in its file ``REVISION``, else a digest of its files."""
+    with suppress(OSError):
+        return (package / "REVISION").read_text("utf-8").strip()
+    digest = hashlib.sha256()
+    for path in sorted(each for each in package.rglob("*") if "__pycache__" not in each.parts and each.is_file()):
+        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 class Labels(NamedTuple):
     """All values of labels; they are known before the first request."""
 
@@ -149,12 +160,12 @@ class Metrics:
         self._counter(*STORE_RESTARTS)
         build = Gauge(
             "bandit_build_info",
-            "Always 1; the labels are the versions of the service and of Python.",
-            ["version", "python"],
+            "Always 1; the labels are the versions of the service and of Python, and the build.",
+            ["version", "python", "revision"],
             registry=self.registry,
             multiprocess_mode="livemax",
         )
-        build.labels(__version__, platform.python_version()).set(1)
+        build.labels(__version__, platform.python_version(), revision()).set(1)
 
     def _gauge(self, name: str, text: str, mode: Literal["livesum", "livemin"] = "livesum") -> Gauge:
         """Make a gauge; ``mode`` says how the values of living workers become one."""

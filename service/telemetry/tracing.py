@@ -25,6 +25,8 @@ from .logs import BATCH_CONTEXTS
 from .metrics import OTHER
 
 NAME = "delayed-bandits"
+PROBES = frozenset({"/livez", "/readyz"})
+"""Paths without spans: every few seconds somebody asks."""
 MAX_LINKS = 100
 """Most links of a commit's span to requests of its batch; the span of the first request is its parent."""
 
@@ -56,10 +58,10 @@ class Spans:
         return cls(provider)
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Wrap an application so that each request has a span, a child of the client's span if it sends one."""
+        """Wrap an application so that requests, but no probes, have spans: children of those that clients send."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http":
+            if scope["type"] != "http" or scope["path"] in PROBES:
                 await app(scope, receive, send)
                 return
             with self._tracer.start_as_current_span(
@@ -111,12 +113,16 @@ class Spans:
     def store_call(self, call: str) -> Iterator[Span]:
         """Open a span for one call to the store, a child of its request or of the first request of its batch.
 
-        The span is linked to the other requests of the batch, at most ``MAX_LINKS``.
+        The span is linked to the other requests of the batch, at most ``MAX_LINKS``. Pings, which are probes of
+        the store, have none.
 
         Parameters
         ----------
         call : the method of ``Store``, as metrics name it
         """
+        if call == "ping":
+            yield trace.INVALID_SPAN
+            return
         batch = BATCH_CONTEXTS.get()
         spans = [context.run(trace.get_current_span) for context in batch[: MAX_LINKS + 1]]
         requests = [span for span in spans if span.get_span_context().is_valid]

@@ -14,7 +14,7 @@ from service import __version__
 from service.sessions import expiry_sweeper
 from service.sessions.expiry_sweeper import Sweeper
 from service.telemetry import metrics as process_watch
-from service.telemetry.metrics import Labels, Metrics, ProcessWatch, resident_bytes
+from service.telemetry.metrics import Labels, Metrics, ProcessWatch, resident_bytes, revision
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 from tests.telemetry.test_metrics import answered, scrape, value
@@ -81,9 +81,21 @@ def test_a_system_that_does_not_say_has_no_memory(monkeypatch, tmp_path):
 
 
 def test_the_build_is_known(metrics):
-    labels = {"version": __version__, "python": platform.python_version()}
+    labels = {"version": __version__, "python": platform.python_version(), "revision": revision()}
 
     assert metrics.registry.get_sample_value("bandit_build_info", labels) == 1
+
+
+def test_a_build_is_named_by_its_commit_or_its_files(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    first = revision(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.pyc").touch()
+    assert revision(tmp_path) == first
+    (tmp_path / "a.py").write_text("2")
+    assert revision(tmp_path) != first
+    (tmp_path / "REVISION").write_text("317ae6c\n")
+    assert revision(tmp_path) == "317ae6c"
 
 
 class Due:

@@ -19,7 +19,8 @@ ACT = "POST /v1/sessions/{session_id}/act"
 def messages_of_a_run(tmp_path, variables):
     """What a service logs with these variables, which starts and stops as ever."""
     with RunningService(tmp_path, "--store-url", "memory://", environment=variables) as service:
-        service.wait_ready()
+        with service.client() as client:
+            create(client)
         assert service.stop() == 0
     return service.messages()
 
@@ -167,7 +168,7 @@ def test_a_collector_that_is_away_is_told_once_and_harms_nothing(tmp_path):
             with service.client() as client:
                 session = create(client)
                 told = "traces can't be delivered, and are dropped"
-                wait_until(lambda: client.get("/livez").is_success and told in service.messages())
+                wait_until(lambda: client.get("/metrics").is_success and told in service.messages())
                 for _ in range(200):
                     assert client.post(f"/v1/sessions/{session}/act").status_code == 200
             assert service.stop() == 0

@@ -158,22 +158,31 @@ async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_t
 
 
 async def test_the_callers_trace_goes_on(traced):
-    span = await traced.span("GET", "/livez", headers={"traceparent": f"00-{TRACE}-{CALLER}-01"})
+    span = await traced.span("GET", "/metrics", headers={"traceparent": f"00-{TRACE}-{CALLER}-01"})
 
     assert f"{span.context.trace_id:032x}" == TRACE
     assert f"{span.parent.span_id:016x}" == CALLER
-    assert span.name == "GET /livez"
+    assert span.name == "GET /metrics"
 
 
 @pytest.mark.parametrize("parent", ["", "00-0-0-01", f"00-{'0' * 32}-{CALLER}-01", "x" * 10_000, "\u00e9"])
 async def test_a_caller_that_names_no_trace_begins_one(traced, parent):
-    span = await traced.span("GET", "/livez", headers={"traceparent": parent.encode()})
+    span = await traced.span("GET", "/metrics", headers={"traceparent": parent.encode()})
 
     assert span.parent is None
 
 
 async def test_a_caller_that_does_not_sample_gets_no_spans(traced):
-    await traced.client.get("/livez", headers={"traceparent": f"00-{TRACE}-{CALLER}-00"})
+    await traced.client.get("/metrics", headers={"traceparent": f"00-{TRACE}-{CALLER}-00"})
+
+    assert traced.spans() == []
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+async def test_probes_have_no_spans(traced, path):
+    for method in ("GET", "HEAD"):
+        answer = await traced.client.request(method, path, headers={"traceparent": f"00-{TRACE}-{CALLER}-01"})
+        assert answer.is_success
 
     assert traced.spans() == []
 
@@ -182,7 +191,7 @@ async def test_names_of_spans_come_from_the_routes_alone(traced):
     for number in range(50):
         await traced.client.get(f"/v1/sessions/s{number}?cursor=hunter{number}")
         await traced.client.get(f"/nowhere/{number}?api_key=hunter{number}")
-        await traced.client.request(f"METHOD{number}", "/livez")
+        await traced.client.request(f"METHOD{number}", "/metrics")
 
     told = repr([(span.name, dict(span.attributes), span.events) for span in traced.spans()])
     assert {span.name for span in traced.spans()} == {"GET /v1/sessions/{session_id}", "HTTP"}
