@@ -417,6 +417,7 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_cluster_has_no_numbered_databases() -> None:
-    with pytest.raises(ValueError, match="store URL"):
-        open_store("redis+cluster://host:1/3")
+@pytest.mark.parametrize("path", ["/0", "/3", "/x", "/0?client_name=a"])
+def test_a_cluster_has_no_numbered_databases(path: str) -> None:
+    with pytest.raises(ValueError, match="a cluster has no numbered databases"):
+        open_store(f"redis+cluster://host:1{path}")
