@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
+import os
 import signal
 import sys
 from importlib.util import find_spec
@@ -45,6 +48,33 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
 
 def run() -> int:
     """Run the command that the first word names, ``serve`` by default, and return its exit code.
+
+    What it prints is shown as far as the terminal can, and its reader may leave, or not be there at all.
+    """
+    while os.open(os.devnull, os.O_RDWR) <= 2:  # Else a socket would get the number of a closed stream.
+        pass
+    sys.stdin = sys.stdin or open(0)  # noqa: SIM115 - these three are open until the process ends
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # Python would write what is left again, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            sys.stderr.write(f"{COMMAND}: {error.strerror}\n")
+        code = 1
+    return code
+
+
+def _run() -> int:
+    """Do what ``run`` says.
 
     SIGTERM ends it before everything else is imported, too: the first process of a container is not ended by
     a signal that it does not handle.

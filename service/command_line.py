@@ -133,7 +133,7 @@ def _with_secrets(settings: Settings) -> Settings:
     if (file := settings.store_url_file) is not None:
         if "store_url" in given:
             raise SettingsError(f"{named('store_url')}, {named('store_url_file')}: give one of them")
-        url = _read(file, "store_url_file")
+        url = _read(file, "store_url_file").strip()
         try:
             has_scheme(StoreUrl(url))
         except ValueError as error:

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Secret
 
+from . import decoded
+
 # -- What is wrong with settings, in words that never show a value.
 
 
@@ -271,7 +273,7 @@ def read_secret(file: Path) -> str:
         where it can't be read, is no UTF-8 or is empty; the text shows nothing of it.
     """
     try:
-        text = file.read_text("utf-8")
+        text = decoded(file.read_bytes())
     except OSError as error:
         raise ValueError(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from service.api_keys import read_keys
 from service.command_line import read_settings
 from service.settings import Settings, SettingsError
 
@@ -22,9 +23,21 @@ def secret(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_the_store_url_may_stand_in_a_file(monkeypatch, secret, end):
-    monkeypatch.setenv("BANDIT_STORE_URL_FILE", secret(b"redis://user:hunter22@h:6379/0" + end))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
+def test_keys_and_passwords_of_any_editor_are_read(secret, tmp_path, encoding):
+    keys = tmp_path / "keys"
+    keys.write_bytes('[{"name": "a", "role": "admin", "key": "0123456789abcdef"}]\r\n'.encode(encoding))
+    flags = ["--store-url", "redis://h", "--store-password-file", secret("hunté\r\n".encode(encoding))]
+    settings = read_settings([*flags, "--api-keys-file", str(keys)])
+
+    assert settings.store_url.get_secret_value() == "redis://:hunt%C3%A9@h"
+    assert [key.name for key in read_keys(settings)] == ["a"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["", "\n", " \t\r\n"])
+def test_the_store_url_may_stand_in_a_file(monkeypatch, secret, end, encoding):
+    monkeypatch.setenv("BANDIT_STORE_URL_FILE", secret(f"redis://user:hunter22@h:6379/0{end}".encode(encoding)))
 
     settings = read_settings()
 

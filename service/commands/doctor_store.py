@@ -187,7 +187,11 @@ def check_store(settings: Settings) -> Iterator[Finding]:
         text = "memory://: the sessions are lost when the service ends"
         yield error("store", text, "leave BANDIT_STORE_URL out (embedded:), or name a Redis")
     elif settings.store_url.scheme == "embedded":
-        yield from _embedded(settings)
+        try:
+            yield from _embedded(settings)
+        except PermissionError as refused:
+            text = f"can't check {refused.filename}: {refused.strerror}"
+            yield warning("store", text, "run this as the user of the service")
     else:
         yield from _servers(settings, url)
 
@@ -239,14 +243,6 @@ async def _schemas(url: str, options: StoreOptions) -> Finding:
 
 def _embedded(settings: Settings) -> Iterator[Finding]:
     folder = settings.data_dir.absolute()
-    try:
-        yield from _examine_folder(settings, folder)
-    except PermissionError as refused:
-        text = f"can't check {refused.filename or folder}: {refused.strerror}"
-        yield warning("store", text, "run this as the user of the service")
-
-
-def _examine_folder(settings: Settings, folder: Path) -> Iterator[Finding]:
     yield _room(folder)
     if _is_running(folder / SOCKET):
         yield from _servers(settings, EmbeddedServer(folder).url)

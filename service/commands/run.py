@@ -7,6 +7,7 @@ asked for), and the flags that say which service they call.
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import os
 import platform
@@ -51,7 +52,8 @@ class Screen:
 
     def json(self, value: Any) -> None:
         """Print a value as one line of JSON."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        plain = codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8"
+        sys.stdout.write(json.dumps(value, ensure_ascii=plain) + "\n")
 
     def say(self, text: str) -> None:
         """Print a sentence, unless JSON is asked for."""
@@ -197,6 +199,8 @@ def main(word: str, arguments: Sequence[str], program: str) -> int:
     options = parse(word, arguments, program)
     try:
         return command_of(word).run(options, Screen(options.json))
+    except BrokenPipeError:
+        raise  # Who read has left: nobody is told.
     except (CommandError, BanditsError, ValueError, OSError) as error:
         sys.stderr.write(f"{program} {word}: {_line(error)}\n")
         if isinstance(error, CommandError):

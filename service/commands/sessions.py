@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .. import decoded
 from ..client import Bandits, SessionView
+from ..flag_parser import WRONG_USE
 from .run import Command, CommandError, Screen, add_service_flags, client_of
 
 PAGE = 1000
@@ -122,7 +124,10 @@ def _create(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
 
 def _specification(options: argparse.Namespace) -> dict[str, Any]:
     if options.spec is not None:
-        found = json.loads(options.spec.read_text())
+        try:
+            found = json.loads(decoded(options.spec.read_bytes()))
+        except ValueError as error:
+            raise CommandError(f"{options.spec} is no JSON: {error}", WRONG_USE) from error
         if not isinstance(found, dict):
             raise CommandError(f"{options.spec} is no JSON object")
         found.pop("session_id", None)

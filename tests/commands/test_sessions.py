@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -40,6 +42,30 @@ def test_a_session_is_created_shown_paused_and_deleted(called):
     assert called("sessions", "list") == {"sessions": []}
 
 
+SHELL = 'exec "$0" -m service sessions {} {}'
+
+
+@pytest.mark.parametrize("words", ["list", "list --json", "show shop", "show shop --json"])
+def test_what_a_terminal_can_not_show_is_escaped_and_a_closed_one_is_no_fault(called, service, words):
+    called("sessions", "create", "shop", "--arms", "é,\N{SOCKS},漢")
+    variables = os.environ | {"PYTHONIOENCODING": "ascii", "DELAYED_BANDITS_URL": service.url}
+    run = partial(subprocess.run, capture_output=True, text=True, check=False, env=variables)
+    shown, closed, full, left = (
+        run(["bash", "-c", SHELL.format(words, where), sys.executable])
+        for where in ("", ">&- <&-", ">/dev/full", "> >(exec true)")
+    )
+
+    assert (shown.returncode, shown.stderr) == (0, "")
+    if words == "show shop --json":
+        assert json.loads(shown.stdout)["learner"]["arms"] == ["é", "\N{SOCKS}", "漢"]
+    elif words == "show shop":
+        assert "\\xe9" in shown.stdout
+    assert (closed.returncode, closed.stdout + closed.stderr) == (0, "")
+    assert full.returncode == 1
+    assert "No space left" in full.stderr
+    assert not any("Traceback" in each.stderr or "ignored" in each.stderr for each in (full, left))
+
+
 def test_into_a_pipe_go_lines_with_tabs(command, service, called):
     called("sessions", "create", "shop", "--arms", ARMS)
     code, out, _ = command("sessions", "list", "--url", service.url)
@@ -51,9 +77,10 @@ def test_into_a_pipe_go_lines_with_tabs(command, service, called):
     assert not [line for line in out.splitlines() if line.startswith("probabilities\t")]
 
 
-def test_any_session_can_be_created_from_a_file(called, tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_any_session_can_be_created_from_a_file(called, tmp_path, encoding):
     spec = {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}}
-    (tmp_path / "tuner.json").write_text(json.dumps(spec))
+    (tmp_path / "tuner.json").write_bytes(json.dumps(spec).encode(encoding))
 
     assert called("sessions", "create", "tuner", "--spec", tmp_path / "tuner.json")["learner"]["dim"] == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import pytest
@@ -39,6 +40,11 @@ def with_gaps(row):
     return {name: as_floats(row).get(name, float("nan")) for name in FIELDS}
 
 
+def of_r(row):
+    """R's word for no value, but in a column of texts."""
+    return {name: row.get(name, "" if name == "label" else "NA") for name in FIELDS}
+
+
 def with_nulls(row):
     return {name: row.get(name) for name in FIELDS}
 
@@ -61,12 +67,52 @@ def written(path, rows):
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-@pytest.mark.parametrize("change", [dict, as_floats, with_json_lists, with_gaps, with_nulls])
+@pytest.mark.parametrize("change", [dict, as_floats, with_json_lists, with_gaps, of_r, with_nulls])
 def test_numbers_gaps_and_lists_of_tables_are_read(tmp_path, kind, change):
     read = found(written(tmp_path / f"log.{kind}", map(change, LOG)))
 
     assert read == ([0, 1, 1], [0.5] * 3, [2] * 3, [0.5, 1.0, 1.0], read[-1])
     assert read[-1] == [{"removed with their arm": 1}, {0: "abc", 1: "a"}]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["log.ndjson", "log.csv", "log.tsv", "LOG.CSV"])
+def test_what_other_programs_write_is_read(tmp_path, name, encoding, pack):
+    """Tables of a spreadsheet have decimal commas, and a name in capitals."""
+    text = (
+        written(tmp_path / f"plain.{'csv' if name.lower() != 'log.ndjson' else 'jsonl'}", LOG).read_bytes().decode()
+    )
+    if separator := {"tsv": "\t", "CSV": ";"}.get(name[-3:]):
+        text = text.replace(",", separator).replace(".", ",")
+    path = tmp_path / f"{name}{'' if pack is bytes else '.gz'}"
+    path.write_bytes(pack(text.encode(encoding)))
+
+    assert found(path) == found(written(tmp_path / "same.jsonl", LOG))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.csv", b"kind,arm\nact,b\n", "a.csv, line 2: not an entry of a decision log (arm: 'b' can't be read)"),
+        ("a.csv", b'kind,loss\nevent,"0,5"\n', "loss: '0,5' can't be read"),
+        ("a.csv", b"kind;loss\nevent;1.234,5\n", "loss: '1.234.5' can't be read"),
+        ("a.csv", b"kind,loss\nevent,1,2\n", "more cells than columns"),
+        ("a.csv", b"slot;loss\n1;2\n", "an entry has a kind"),
+        ("a.csv", b"kind,outcome\nevent,shown\n", "outcome: 'shown' is none of applied"),
+        ("a.jsonl", b'{"kind": "act", "probability": 2}\n', "probability: 2.0 is not above 0"),
+        ("a.jsonl", b"{'kind': 1}\n", "line 1: not an entry of a decision log (Expecting property name"),
+        ("a.ndjson", b'{"kind": "\xe9"}', "neither UTF-8 nor UTF-16"),
+        ("a.csv", b"kind,label\nact,\xe9\n", "neither UTF-8 nor UTF-16"),
+        ("a.csv.gz", gzip.compress(b"kind\n" * 9)[:-9], "a.csv.gz: Compressed file ended"),
+        ("a.xlsx", b"", "name the format, one of jsonl, ndjson, json, csv, tsv, parquet"),
+    ],
+)
+def test_what_can_not_be_read_is_named(tmp_path, capsys, name, text, says):
+    (tmp_path / name).write_bytes(text)
+
+    assert main([str(tmp_path / name)], "prog") == 1
+    assert says in capsys.readouterr().err
 
 
 def test_parquet_is_read_and_written_where_it_is_installed(tmp_path):
