@@ -104,6 +104,7 @@ DOCUMENTED = {
 """Modules with documentation of what the service imports from them."""
 DOCUMENTED_NAMES = {
     "prometheus_client.exposition:generate_latest",
+    "pydantic_settings.main:BaseSettings.settings_customise_sources",
     "httpcore:SyncBackend.connect_tcp",
     *(f"httpcore:NetworkStream.{name}" for name in ("close", "get_extra_info", "read", "start_tls", "write")),
     "httpx:AsyncBaseTransport.handle_async_request",

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import zipfile
 from email import message_from_bytes
-from functools import partial
 from importlib.metadata import Distribution
 from importlib.util import module_from_spec, spec_from_file_location
 
@@ -33,19 +32,6 @@ def test_the_wheel_names_the_commit_if_it_has_its_files(wheel, hatch_build):
 
     assert ("delayed_bandits/REVISION" in archive.namelist()) == bool(commit)
     assert not commit or archive.read("delayed_bandits/REVISION").decode().strip() == commit
-
-
-def test_a_changed_package_has_no_commit(tmp_path, hatch_build):
-    git = partial(subprocess.run, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert hatch_build.commit_of(tmp_path) == ""
-    (tmp_path / "service").mkdir()
-    (tmp_path / "service/a.py").touch()
-    for words in ("init", "add .", "-c user.name=a -c user.email=a@a commit -m a"):
-        git(["git", *words.split()])
-    assert hatch_build.commit_of(tmp_path) == git(["git", "rev-parse", "HEAD"]).stdout.strip()
-    assert hatch_build.commit_of(tmp_path / "service") == ""
-    (tmp_path / "service/b.py").touch()
-    assert hatch_build.commit_of(tmp_path) == ""
 
 
 def test_the_wheel_says_what_it_is_and_needs(wheel):

@@ -237,52 +237,38 @@ async def test_a_replica_that_dies_for_good_is_let_go_in_seconds(
 
 # -- How many replicas have to acknowledge, as they come and go.
 
-LINE = "slave{n}:ip=127.0.0.1,port={n},state={state},offset=14,lag={lag}\r\n"
+LINE = "slave{0}:ip=127.0.0.1,port={0},state={1},offset=14,lag={2}\r\n"
 Replica = tuple[int, str, int]
 
 
 def info(*replicas: Replica) -> bytes:
     """An INFO reply with replicas of these ports, states and lags."""
-    lines = (LINE.format(n=n, state=state, lag=lag) for n, state, lag in replicas)
-    return b"# Replication\r\nrole:master\r\n" + "".join(lines).encode() + b"master_replid:0\r\n"
-
-
-class Replies:
-    """A connection whose server has these replicas, and counts how often one has synchronised."""
-
-    def __init__(self) -> None:
-        self.replicas = [(1, "online", 0), (2, "online", 1)]
-        self.syncs = 7
-        self.asked = 0
-
-    def send(self, command: bytes) -> asyncio.Future[bytes]:
-        self.asked += b"stats" in command
-        stats = f"# Stats\r\nsync_full:2\r\nsync_partial_ok:{self.syncs}\r\nsync_partial_err:5\r\n"
-        reply = asyncio.get_running_loop().create_future()
-        reply.set_result(stats.encode() if b"stats" in command else info(*self.replicas))
-        return reply
+    lines = "".join(LINE.format(*each) for each in replicas)
+    return f"# Replication\r\nrole:master\r\n{lines}master_replid:0\r\n".encode()
 
 
 class WatchedServer:
-    """A watch, its server, its clock, and what the sentinels say."""
+    """A watch, its server, its clock, and what the sentinels say; the server counts synchronisations."""
 
     def __init__(self, has_sentinels: bool = True) -> None:
-        self.now, self.down, self.server = 100.0, list[tuple[str, int]](), Replies()
-        self.confirmed = True
+        self.replicas = {1: (1, "online", 0), 2: (2, "online", 1)}
+        self.now, self.syncs, self.asked, self.confirmed = 100.0, 7, 0, True
+        self.down = list[tuple[str, int]]()
         self.watch = ReplicaWatch(self._down if has_sentinels else None, lambda: self.now)
 
     async def _down(self) -> list[tuple[str, int]] | None:
         return self.down if self.confirmed else None
 
-    def leaves(self, number: int) -> Replica:
-        return self.server.replicas.pop(next(n for n, each in enumerate(self.server.replicas) if each[0] == number))
-
-    def call_down(self, number: int) -> None:
-        self.down.append(("127.0.0.1", number))
+    def send(self, command: bytes) -> asyncio.Future[bytes]:
+        self.asked += b"stats" in command
+        stats = f"# Stats\r\nsync_full:2\r\nsync_partial_ok:{self.syncs}\r\nsync_partial_err:5\r\n"
+        reply = asyncio.get_running_loop().create_future()
+        reply.set_result(stats.encode() if b"stats" in command else info(*self.replicas.values()))
+        return reply
 
     async def needed(self, after: float = 0.0) -> int:
         self.now += after
-        return await self.watch.needed(self.server)  # type: ignore[arg-type]
+        return await self.watch.needed(self)  # type: ignore[arg-type]
 
 
 def test_replicas_that_sync_or_are_silent_do_not_count() -> None:
@@ -294,24 +280,24 @@ def test_replicas_that_sync_or_are_silent_do_not_count() -> None:
 async def test_all_attached_replicas_are_needed_and_one_that_left_is_missed_for_a_time() -> None:
     seen = WatchedServer()
     assert await seen.needed() == 2
-    seen.leaves(2)
+    del seen.replicas[2]
     assert await seen.needed(1.5) == 2
     assert await seen.needed(MISSED_SECONDS - 1) == 2
     assert await seen.needed(1.5) == 1
-    seen.server.replicas.append((2, "send_bulk", 0))
-    seen.server.syncs += 1
+    seen.replicas[2] = (2, "send_bulk", 0)
+    seen.syncs += 1
     assert await seen.needed() == 1
-    seen.server.replicas[-1] = (2, "online", 0)
+    seen.replicas[2] = (2, "online", 0)
     assert await seen.needed() == 2
-    seen.leaves(2)
+    del seen.replicas[2]
     assert await seen.needed(3600) == 2
 
 
 async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master() -> None:
     seen = WatchedServer()
     await seen.needed()
-    seen.leaves(2)
-    seen.call_down(2)
+    del seen.replicas[2]
+    seen.down.append(("127.0.0.1", 2))
     seen.confirmed = False
     await seen.needed(2)
     assert await seen.needed(10 * MISSED_SECONDS) == 2
@@ -323,24 +309,22 @@ async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master() -
 async def test_one_that_sentinels_call_down_is_let_go_soon_and_no_other(how: str) -> None:
     seen = WatchedServer()
     await seen.needed()
-    if how == "leaves":
-        seen.leaves(2)
-    else:
-        seen.server.replicas[1] = (2, "online", 4)
-    seen.call_down(1)
+    del seen.replicas[2]
+    seen.replicas |= {} if how == "leaves" else {2: (2, "online", 4)}
+    seen.down.append(("127.0.0.1", 1))
     assert await seen.needed(1) == 2
     assert await seen.needed(LEFT_SECONDS) == 2
-    seen.call_down(2)
+    seen.down.append(("127.0.0.1", 2))
     assert await seen.needed(1) == 1
 
 
 async def test_without_sentinels_one_that_is_not_listed_is_let_go_soon_and_a_silent_one_late() -> None:
     seen = WatchedServer(has_sentinels=False)
     await seen.needed()
-    seen.server.replicas[1] = (2, "online", 4)
+    seen.replicas[2] = (2, "online", 4)
     assert await seen.needed(1) == 2
     assert await seen.needed(LEFT_SECONDS + 1) == 2
-    seen.leaves(2)
+    del seen.replicas[2]
     assert await seen.needed(1) == 2
     assert await seen.needed(LEFT_SECONDS) == 1
 
@@ -350,11 +334,11 @@ async def test_one_that_returned_and_left_again_between_two_looks_is_missed_anew
     """It may have been promoted; the master has counted one more synchronisation."""
     seen = WatchedServer(has_sentinels=False)
     await seen.needed()
-    seen.leaves(2)
+    del seen.replicas[2]
     await seen.needed(1)
     if was == "let go":
         assert await seen.needed(LEFT_SECONDS) == 1
-    seen.server.syncs += 1
+    seen.syncs += 1
     assert await seen.needed(LEFT_SECONDS) == 2
     assert await seen.needed(LEFT_SECONDS - 0.5) == 2
     assert await seen.needed(0.5) == 1
@@ -364,11 +348,11 @@ async def test_it_looks_once_a_second_and_at_each_call_while_one_is_away() -> No
     seen = WatchedServer()
     for _ in range(5):
         await seen.needed(0.1)
-    assert seen.server.asked == 1
+    assert seen.asked == 1
     await seen.needed(1)
-    seen.leaves(2)
+    del seen.replicas[2]
     await seen.needed(1)
     await seen.needed()
     await seen.needed(MISSED_SECONDS)
     await seen.needed()
-    assert seen.server.asked == 6
+    assert seen.asked == 6
