@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections import deque
@@ -169,12 +170,12 @@ class Pipeline(asyncio.Protocol):
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the replicas of a server while none is away, and between two questions about one."""
-LEFT_SECONDS = 2.0
-"""A replica that has left is missed for so long at least: who calls it down may not know that it is back."""
+LEFT_SECONDS = 1.5
+"""A replica that has left is missed for so long at least: who calls it down may not know that it was back."""
 MISSED_SECONDS = 20.0
 """Longer than sentinels, or a cluster with its default node timeout, take to name another master."""
-MAX_LAG = 3
-"""A replica that was silent for more seconds has left."""
+MAX_LAG, USUAL_LAG = 3, 1
+"""A replica that was silent for more seconds has left; one that was known for more than the usual is missed."""
 _INFO, _STATS = packed(("INFO", "replication")), packed(("INFO", "stats"))
 _LISTED = re.compile(rb"^slave[0-9]+:ip=([^,\r]*),port=([0-9]+),state=(\w+),.*lag=([0-9]+)", re.MULTILINE)
 _SYNCS = re.compile(rb"^sync_(?:full|partial_ok):([0-9]+)", re.MULTILINE)
@@ -216,14 +217,16 @@ class ReplicaWatch:
             await self._let_some_go(listed)
         return len(self._attached) + len(self._missed)
 
-    def _note(self, listed: Mapping[Address, bool], syncs: int) -> None:
+    def _note(self, listed: Mapping[Address, float], syncs: int) -> None:
         """Compare the replicas that are listed with those of the last look."""
-        now = self._clock()
+        now, known = self._clock(), self._attached | self._missed.keys() | self._let_go
         # Who synchronised since then and is not here may have come, been promoted and left: it is missed anew.
         back = frozenset(self._let_go | self._missed.keys() if syncs != self._syncs else ()) - listed.keys()
         # A silent one whose connection ends now may have been promoted now.
         left = self._missed.keys() & self._listed - listed.keys()
-        attached = frozenset(each for each, counts in listed.items() if counts)
+        attached = frozenset(
+            each for each, lag in listed.items() if lag <= (USUAL_LAG if each in known else MAX_LAG)
+        )
         since = dict.fromkeys(self._attached, now) | self._missed | dict.fromkeys(back | left, now)
         self._missed = {each: when for each, when in since.items() if each not in attached}
         self._let_go -= attached | self._missed.keys()
@@ -232,7 +235,7 @@ class ReplicaWatch:
 
     async def _let_some_go(self, listed: Collection[Address]) -> None:
         now = self._clock()
-        due = {each: since for each, since in self._missed.items() if now - since >= LEFT_SECONDS}
+        due = {each: since for each, since in self._missed.items() if each in listed or now - since >= LEFT_SECONDS}
         if not due or now < self._next_question:
             return
         self._next_question = now + LOOK_SECONDS
@@ -246,10 +249,10 @@ class ReplicaWatch:
                 self._let_go.add(each)
 
 
-def replicas_in(reply: bytes) -> dict[Address, bool]:
-    """Return the replicas in an INFO reply, and whether each receives writes and has spoken lately."""
+def replicas_in(reply: bytes) -> dict[Address, float]:
+    """Return the replicas in an INFO reply, and the seconds for which each was silent; infinite while it syncs."""
     return {
-        (host.decode(), int(port)): state == b"online" and int(lag) <= MAX_LAG
+        (host.decode(), int(port)): int(lag) if state == b"online" else math.inf
         for host, port, state, lag in _LISTED.findall(reply)
     }
 
