@@ -39,14 +39,14 @@ def _bytes_fit(name: str) -> str:
 
 Segment = Annotated[
     str,
-    shown_as_is("segment"),
-    AfterValidator(_bytes_fit),
     Field(
         min_length=1,
         max_length=MAX_SEGMENT_BYTES,
         description="The segment, in a session with ``segments``: 1 to 128 bytes. The events of a decision name "
         "the segment of its act.",
     ),
+    AfterValidator(_bytes_fit),
+    shown_as_is("segment"),
 ]
 
 

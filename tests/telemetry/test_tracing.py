@@ -105,9 +105,9 @@ async def test_what_another_worker_carries_out_is_a_span_within_the_requests():
         pass
 
     async def sender(*_):
-        await spans.around(owner)({"type": "http", "headers": spans.headers()}, None, None)
+        await spans.around(owner)({"type": "http", "path": "/", "headers": spans.headers()}, None, None)
 
-    await spans.around(sender)({"type": "http", "headers": []}, None, None)
+    await spans.around(sender)({"type": "http", "path": "/", "headers": []}, None, None)
     within, around = exporter.get_finished_spans()
 
     assert within.parent.span_id == around.context.span_id
