@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
@@ -45,12 +45,8 @@ def _digits(text: object) -> object:
 
 Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
 OfSegment = Annotated[
-    str | None,
-    shown_as_is("segment"),
-    Query(
-        description="Name of a segment; the empty name stands for acts without a segment.",
-        max_length=MAX_SEGMENT_BYTES,
-    ),
+    Annotated[str, Field(max_length=MAX_SEGMENT_BYTES), shown_as_is("segment")] | None,
+    Query(description="Name of a segment; the empty name stands for acts without a segment."),
 ]
 Limit = Annotated[
     int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
