@@ -13,11 +13,10 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from . import __version__
-from .api import problems
 from .api.calls import Requests
 from .api.middleware import KeyCheck, check_origin, labels
 from .api.openapi import document
-from .api.problems import connection_errors, request_ids
+from .api.problems import install
 from .api.routes import ROUTES
 from .api.runtime import Runtime, access_of
 from .api_keys import KeyRing, needs_keys
@@ -70,11 +69,11 @@ class Application(FastAPI):
             telemetry=NO_TELEMETRY,
         )
         self.state.runtime = runtime
-        problems.install(self, runtime.metrics, runtime.settings.retry_after_seconds)
+        problem = install(self, runtime.metrics, runtime.settings.retry_after_seconds)
         self._runtime = runtime
         keys = KeyCheck([(route, access_of(route)) for route in self.routes], runtime)
         admit = keys.admit if needs_keys(runtime.settings) else None
-        self.requests = requests = Requests(super().__call__, self, runtime, spans, admit)
+        self.requests = requests = Requests(super().__call__, self, runtime, spans, admit, problem)
         self.outermost: ASGIApp = requests if spans is None else spans.around(requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +108,6 @@ def create_app(
     """
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
-    ids = request_ids()
     untraced = timed(opened, metrics)
     readiness = Readiness(untraced)
     calls = timed(opened, metrics, None if spans is None else spans.store_call, readiness.on_failure)
@@ -119,8 +117,6 @@ def create_app(
         metrics=metrics,
         sessions=Sessions(calls, settings, metrics, Schemas(untraced)),
         readiness=readiness,
-        request_ids=ids,
-        connection_errors=connection_errors(metrics, settings, ids),
         check_origin=check_origin(settings),
         draining=draining,
     )

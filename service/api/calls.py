@@ -8,13 +8,14 @@ a match of one route after the other, more than an act takes. What is not below 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
+import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPMethod
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastapi import FastAPI, Request, Response
@@ -57,8 +58,8 @@ from .json_body import (
     read_in_pieces,
     read_small,
 )
-from .path_operations import REQUIRED, Field, PathOperation
-from .problems import REQUEST_ID, from_pydantic_errors, problem, reason_of
+from .path_operations import REQUIRED, Field, Operations, PathOperation
+from .problems import from_pydantic_errors
 from .runtime import Logged, Runtime, access_of
 from .schemas import Feedbacks
 
@@ -141,58 +142,157 @@ class Call(Request):
         apart = [scope["method"], self.operation.route.path, scope["path_params"].get("session_id", "")]
         if (api_key := self.api_key) is not None:
             apart.append(api_key.name)
-        asked = chain([scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED))
+        asked = itertools.chain(
+            [scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED)
+        )
         return Idempotency(digest(key, *apart), await digest_of(asked, FairYield()))
 
 
-class Calls:
-    """Finds the operations of calls of the API, reads what they take, and runs them.
+# -- Gives every request an id, counts and times it, logs it, and answers it when a stop cancels it.
+#
+# Plain ASGI, as Starlette's middleware classes cost more time than an act.
 
-    A call passes ``find``, ``receive`` and ``reply``, in this order; the last needs nothing of its connection.
+_SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
+"""An id that a client may give its request: short and printable."""
+_REPLAYED = (b"idempotent-replayed", b"true")
+"""Header of an answer that an earlier request with the same key got."""
+_JSON_TYPE = (b"content-type", _JSON)
+REQUEST_ID = b"x-request-id"
+"""Header of every answer, and of requests that bring an id."""
+STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
+
+
+class Requests:
+    """What a server calls: answers calls of the API, and hands all other requests on.
+
+    It gives each request an id, asks for its API key, and counts, times and logs its answer.
+
+    Parameters
+    ----------
+    app : answers what is no call of the API
+    described : FastAPI's application, with the routes, which say who may call them and what successes are logged
+    runtime : has metrics, and the share of successes to log
+    spans : gets the status and route of each request; None if requests are not traced
+    admit : refuses those that may not call an operation, or what else they ask for; None if there are no API keys
+    problem : counts an error, and makes its answer
     """
 
-    def __init__(self, described: FastAPI, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._settings = runtime.settings
+    def __init__(
+        self,
+        app: ASGIApp,
+        described: FastAPI,
+        runtime: Runtime,
+        spans: Spans | None,
+        admit: Callable[[Scope, PathOperation | None], None] | None,
+        problem: Callable[[Scope, Exception], Response],
+    ) -> None:
+        self._app, self._runtime, self._admit, self._spans = app, runtime, admit, spans
         self._limits = PartLimits.of(runtime.settings)
-        # Of paths with so many parts: the places of parameters, and by method and the path without them each
-        # operation and the names of its parameters.
-        self._shapes: dict[int, dict[tuple[int, ...], dict[str, tuple[PathOperation, Sequence[str]]]]] = {}
-        for route in described.routes:
-            if isinstance(route, APIRoute) and route.path.startswith(PREFIX):
-                self._add(PathOperation(route, Reply))
+        routes = [route for route in described.routes if isinstance(route, APIRoute)]
+        self._operations = Operations([route for route in routes if route.path.startswith(PREFIX)], Reply)
+        self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, ASGIApp | None]] | None = None
+        """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
+        self._metrics, self._settings, self._problem = runtime.metrics, runtime.settings, problem
+        process = secrets.token_hex(8).encode()  # No other process makes the same ids.
+        self._new_ids = (b"%b-%x" % (process, number) for number in itertools.count(1))
+        self._logged = {
+            (method, route.path): access_of(route).logged for route in routes for method in route.methods or ()
+        }
+        self._mounted = {route.path for route in described.routes if isinstance(route, Mount)}
+        self._last_status: dict[str, int] = {}
 
-    def _add(self, operation: PathOperation) -> None:
-        parts, methods = operation.route.path.split("/"), operation.route.methods or set()
-        places = tuple([place for place, part in enumerate(parts) if part.startswith("{")])
-        names = [parts[place][1:-1] for place in places]
-        shape = self._shapes.setdefault(len(parts), {}).setdefault(places, {})
-        for place in places:
-            parts[place] = ""
-        for method in methods | ({"HEAD"} if "GET" in methods else set()):  # What answers GET answers HEAD too.
-            shape.setdefault(method + "/".join(parts), (operation, names))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, but no path with an encoded slash."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, app = time.perf_counter(), self._app
+        given = dict(reversed(scope["headers"]))  # Of each name the first.
+        request_id = given.get(REQUEST_ID)
+        if request_id is None or not _SANE_ID.fullmatch(request_id):
+            request_id = next(self._new_ids)
+        scope[ID_IN_SCOPE] = request_id
+        try:
+            raw = scope.get("raw_path") or b""
+            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
+                raise NotFoundError
+            operation = self._operations.find(scope)
+            if self._admit is not None:
+                self._admit(scope, operation)
+            if operation is not None:
+                scope["route"] = operation.route
+                body = await self._receive(operation, scope, given, receive)
+                if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
+                    operation, app = None, answered
+                else:
+                    reply = await self._reply(operation, scope, given, body)
+        except asyncio.CancelledError:
+            operation, app = None, self._stopping(scope)
+        except Exception as error:
+            operation, app = None, self._problem(scope, error)
+        if operation is None:
+            await self._hand_on(app, scope, receive, send, started)
+            return
+        answer, status = reply.body, reply.status
+        headers = [*_headers(reply), (REQUEST_ID, request_id)]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if not isinstance(answer, bytes):
+            answer = await send_but_last(answer, scope, send)
+        self._answered(scope, status, time.perf_counter() - started)
+        await send({"type": "http.response.body", "body": answer})
 
-    def find(self, scope: Scope) -> PathOperation | None:
-        """Find the operation of a request, and note the path's parameters in the scope."""
-        path: str = scope["path"]
-        if (root := scope.get("root_path", "")) and path.startswith(f"{root}/"):
-            path = path[len(root) :]
-        given = path.split("/")
-        for places, operations in self._shapes.get(len(given), {}).items():
-            parts, texts = given.copy(), []
-            for place in places:
-                texts.append(parts[place])
-                parts[place] = ""
-            sought = scope["method"] + "/".join(parts)
-            # Starlette's patterns take a line feed behind a last part that is no parameter.
-            found = operations.get(sought) or operations.get(sought.removesuffix("\n"))
-            if found is not None and all(texts):
-                operation, names = found
-                scope["path_params"] = dict(zip(names, texts, strict=True))
-                return operation
-        return None
+    async def carry_out(self, scope: Scope, body: bytes) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
+        """Carry out a call that another worker has received; return the answer's status, headers and body."""
+        try:
+            if (operation := self._operations.find(scope)) is None:
+                raise NotFoundError
+            scope["route"] = operation.route
+            reply = await self._reply(operation, scope, dict(scope["headers"]), body)
+        except Exception as error:
+            response = self._problem(scope, error)
+            return response.status_code, response.raw_headers, bytes(response.body)
+        return reply.status, _headers(reply), await joined(reply.body, FairYield())
 
-    async def receive(
+    def refuse(self, error: ServiceError, client: tuple[str, int] | None) -> Response:
+        """Answer bytes that are no request, counted and logged as one of no route; the connection ends."""
+        request_id = next(self._new_ids)
+        scope = {"method": "", "path": "", "headers": (), "client": client, ID_IN_SCOPE: request_id}
+        answer = self._problem(scope, error)
+        answer.headers.update({"Connection": "close", REQUEST_ID.decode(): request_id.decode()})
+        self._answered(scope, error.status, 0.0)
+        return answer
+
+    def _stopping(self, scope: Scope) -> Response:
+        answer = self._problem(scope, OverloadedError(STOPPING))
+        answer.headers["Connection"] = "close"
+        return answer
+
+    async def _hand_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, started: float) -> None:
+        """Let an application, or a response, answer a request; the answer gets the request's id."""
+        status, complete = 0, False
+
+        async def answer(message: Message) -> None:
+            nonlocal status, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, scope[ID_IN_SCOPE])]
+            elif not message.get("more_body", False):
+                complete = True
+                self._answered(scope, status, time.perf_counter() - started)
+            await send(message)
+
+        try:
+            await app(scope, receive, answer)
+        except asyncio.CancelledError:
+            if status:
+                raise
+            await self._stopping(scope)(scope, receive, answer)
+        except Exception:
+            # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
+            if not complete:
+                raise
+
+    async def _receive(
         self, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes], receive: Receive
     ) -> bytes:
         """Receive the body of a call; an operation that takes none leaves it.
@@ -224,7 +324,7 @@ class Calls:
             return await _rest(message, limit, receive, self._settings.body_timeout_seconds)
         return body
 
-    async def reply(
+    async def _reply(
         self, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes], body: bytes
     ) -> Reply:
         """Read query and body of a call, and run its operation.
@@ -283,6 +383,57 @@ class Calls:
             return None
         return None if batch is None else batch.events
 
+    def _answered(self, scope: Scope, status: int, seconds: float) -> None:
+        if (route := scope.get("route")) is not None:
+            template = route.path
+        else:  # The path of what is mounted there, or of the request.
+            mounted = "/" + str(scope.get("root_path") or "").rpartition("/")[2]
+            template = mounted if mounted in self._mounted else str(scope["path"])
+        method, path = self._metrics.answered(scope["method"], template, status, seconds)
+        logged = self._logged.get((method, path), Logged.ALL)
+        if logged is Logged.CHANGES:
+            is_sampled = self._last_status.get(path, 200) == status
+            self._last_status[path] = status
+        else:
+            is_sampled = logged is Logged.SAMPLE and status < 400
+        skipped = is_sampled and random.random() >= self._settings.log_sample  # noqa: S311 - a sample is no secret
+        if not skipped or self._spans is not None:
+            self._report(scope, method, path, status, seconds, is_logged=not skipped)
+
+    def _report(
+        self, scope: Scope, method: str, route: str, status: int, seconds: float, *, is_logged: bool
+    ) -> None:
+        request_id = scope[ID_IN_SCOPE].decode("ascii")
+        session = logs.shown((scope.get("path_params") or {}).get("session_id"))
+        error = scope.get(ERROR_IN_SCOPE)
+        if self._spans is not None:
+            self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
+        if is_logged:
+            sent = scope["method"]  # Which may be long.
+            logs.request(
+                request_id=request_id,
+                method=sent if sent in HTTPMethod.__members__ else OTHER,
+                route=route,
+                status=status,
+                duration_ms=round(seconds * 1000, 3),
+                api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
+                session=session,
+                client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
+                trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
+                code=error and error.code,
+                reason=error and logs.shown(error.reason, logs.MAX_REASON_CHARS),
+            )
+
+
+def _headers(reply: Reply) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a success, but for the request's id."""
+    headers = [_REPLAYED] if reply.replayed else []
+    if reply.status != 204:
+        if isinstance(reply.body, bytes):
+            headers.append((b"content-length", b"%d" % len(reply.body)))
+        headers.append(_JSON_TYPE)
+    return headers
+
 
 async def _rest(message: Message, limit: int, receive: Receive, seconds: float) -> bytes:
     """Receive what follows on the first message of a body."""
@@ -316,190 +467,3 @@ async def send_but_last(pieces: Iterator[str], scope: Scope, send: Send) -> byte
                 break
         await fair_yield()
     return "".join(chunk).encode()
-
-
-# -- Gives every request an id, counts and times it, logs it, and answers it when a stop cancels it.
-#
-# Plain ASGI, as Starlette's middleware classes cost more time than an act.
-
-_SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
-"""An id that a client may give its request: short and printable."""
-_REPLAYED = (b"idempotent-replayed", b"true")
-"""Header of an answer that an earlier request with the same key got."""
-_JSON_TYPE = (b"content-type", _JSON)
-STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
-
-
-class Requests:
-    """What a server calls: answers calls of the API, and hands all other requests on.
-
-    It gives each request an id, asks for its API key, and counts, times and logs its answer.
-
-    Parameters
-    ----------
-    app : answers what is no call of the API
-    described : FastAPI's application, with the routes, which say who may call them and what successes are logged
-    runtime : has metrics, ids for requests that bring none, and the share of successes to log
-    spans : gets the status and route of each request; None if requests are not traced
-    admit : refuses those that may not call an operation, or what else they ask for; None if there are no API keys
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        described: FastAPI,
-        runtime: Runtime,
-        spans: Spans | None,
-        admit: Callable[[Scope, PathOperation | None], None] | None,
-    ) -> None:
-        self._app, self._calls, self._admit, self._spans = app, Calls(described, runtime), admit, spans
-        self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, ASGIApp | None]] | None = None
-        """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
-        self._metrics, self._settings, self._new_ids = runtime.metrics, runtime.settings, runtime.request_ids
-        self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
-        self._logged = {
-            (method, route.path): access_of(route).logged
-            for route in described.routes
-            if isinstance(route, APIRoute)
-            for method in route.methods or ()
-        }
-        self._mounted = {route.path for route in described.routes if isinstance(route, Mount)}
-        self._last_status: dict[str, int] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, but no path with an encoded slash."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, calls, app = time.perf_counter(), self._calls, self._app
-        given = dict(reversed(scope["headers"]))  # Of each name the first.
-        request_id = given.get(REQUEST_ID)
-        if request_id is None or not _SANE_ID.fullmatch(request_id):
-            request_id = next(self._new_ids)
-        scope[ID_IN_SCOPE] = request_id
-        try:
-            raw = scope.get("raw_path") or b""
-            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
-                raise NotFoundError
-            operation = calls.find(scope)
-            if self._admit is not None:
-                self._admit(scope, operation)
-            if operation is not None:
-                scope["route"] = operation.route
-                body = await calls.receive(operation, scope, given, receive)
-                if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
-                    operation, app = None, answered
-                else:
-                    reply = await calls.reply(operation, scope, given, body)
-        except ServiceError as error:
-            # The scope keeps it as long as the connection is idle, and its frames would keep the body.
-            error.__traceback__ = error.__context__ = error.__cause__ = None
-            operation, app = None, await self._on_error[ServiceError](Request(scope), error)
-        except asyncio.CancelledError:
-            operation, app = None, self._stopping(scope)
-        except Exception as error:
-            operation, app = None, await self._on_error[Exception](Request(scope), error)
-        if operation is None:
-            await self._hand_on(app, scope, receive, send, started)
-            return
-        answer, status = reply.body, reply.status
-        headers = [*_headers(reply), (REQUEST_ID, request_id)]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        if not isinstance(answer, bytes):
-            answer = await send_but_last(answer, scope, send)
-        self._answered(scope, status, time.perf_counter() - started)
-        await send({"type": "http.response.body", "body": answer})
-
-    async def carry_out(self, scope: Scope, body: bytes) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
-        """Carry out a call that another worker has received; return the answer's status, headers and body."""
-        try:
-            if (operation := self._calls.find(scope)) is None:
-                raise NotFoundError
-            scope["route"] = operation.route
-            reply = await self._calls.reply(operation, scope, dict(scope["headers"]), body)
-        except ServiceError as error:
-            response = await self._on_error[ServiceError](Request(scope), error)
-        except Exception as error:
-            response = await self._on_error[Exception](Request(scope), error)
-        else:
-            return reply.status, _headers(reply), await joined(reply.body, FairYield())
-        return response.status_code, response.raw_headers, bytes(response.body)
-
-    def _stopping(self, scope: Scope) -> Response:
-        self._metrics.problems[OverloadedError.code]()
-        scope[ERROR_IN_SCOPE] = error = OverloadedError(STOPPING)
-        return problem(error, self._settings.retry_after_seconds, {"Connection": "close"})
-
-    async def _hand_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, started: float) -> None:
-        """Let an application, or a response, answer a request; the answer gets the request's id."""
-        status, complete = 0, False
-
-        async def answer(message: Message) -> None:
-            nonlocal status, complete
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, scope[ID_IN_SCOPE])]
-            elif not message.get("more_body", False):
-                complete = True
-                self._answered(scope, status, time.perf_counter() - started)
-            await send(message)
-
-        try:
-            await app(scope, receive, answer)
-        except asyncio.CancelledError:
-            if status:
-                raise
-            await self._stopping(scope)(scope, receive, answer)
-        except Exception:
-            # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
-            if not complete:
-                raise
-
-    def _answered(self, scope: Scope, status: int, seconds: float) -> None:
-        if (route := scope.get("route")) is not None:
-            template = route.path
-        else:  # The path of what is mounted there, or of the request.
-            mounted = "/" + str(scope.get("root_path") or "").rpartition("/")[2]
-            template = mounted if mounted in self._mounted else str(scope["path"])
-        method, path = self._metrics.answered(scope["method"], template, status, seconds)
-        logged = self._logged.get((method, path), Logged.ALL)
-        if logged is Logged.CHANGES:
-            is_sampled = self._last_status.get(path, 200) == status
-            self._last_status[path] = status
-        else:
-            is_sampled = logged is Logged.SAMPLE and status < 400
-        skipped = is_sampled and random.random() >= self._settings.log_sample  # noqa: S311 - a sample is no secret
-        if not skipped or self._spans is not None:
-            self._report(scope, method, path, status, seconds, is_logged=not skipped)
-
-    def _report(
-        self, scope: Scope, method: str, route: str, status: int, seconds: float, *, is_logged: bool
-    ) -> None:
-        request_id = scope[ID_IN_SCOPE].decode("ascii")
-        session = logs.shown((scope.get("path_params") or {}).get("session_id"))
-        if self._spans is not None:
-            self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
-        if is_logged:
-            sent = scope["method"]  # Which may be long.
-            logs.request(
-                request_id=request_id,
-                method=sent if sent in HTTPMethod.__members__ else OTHER,
-                route=route,
-                status=status,
-                duration_ms=round(seconds * 1000, 3),
-                api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
-                session=session,
-                client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
-                trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
-                **reason_of(scope.get(ERROR_IN_SCOPE)),
-            )
-
-
-def _headers(reply: Reply) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a success, but for the request's id."""
-    headers = [_REPLAYED] if reply.replayed else []
-    if reply.status != 204:
-        if isinstance(reply.body, bytes):
-            headers.append((b"content-length", b"%d" % len(reply.body)))
-        headers.append(_JSON_TYPE)
-    return headers

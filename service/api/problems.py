@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
-import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 
 from ..errors import (
     MAX_ANSWER,
@@ -23,25 +21,19 @@ from ..errors import (
     MAX_MESSAGE,
     FieldError,
     FieldValueError,
-    ForbiddenError,
     InternalError,
     InvalidRequestError,
     MethodNotAllowedError,
     NotFoundError,
-    PayloadTooLargeError,
-    RequestTimeoutError,
     ServiceError,
     StateCorruptError,
     UnauthorizedError,
-    UnsupportedMediaTypeError,
 )
 from ..learners import REGISTRY
 from ..learners.fixed import BY_LABEL, BY_POSITION
 from ..learners.specs import FEASIBLE_SETS
 from ..models.events import EVENT_TAGS, PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
-from ..settings import Settings
-from ..telemetry import logs
 from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE
 from ..telemetry.metrics import Metrics
 from .schemas import Described
@@ -126,18 +118,6 @@ def _message(error: Mapping[str, Any]) -> str:
 
 
 MEDIA_TYPE = "application/problem+json"
-_BY_STATUS: dict[int, type[ServiceError]] = {
-    error.status: error
-    for error in (
-        NotFoundError,
-        MethodNotAllowedError,
-        ForbiddenError,
-        PayloadTooLargeError,
-        RequestTimeoutError,
-        UnsupportedMediaTypeError,
-    )
-}
-
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 log = logging.getLogger(__name__)
@@ -212,12 +192,11 @@ def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
     return text
 
 
-def _methods(request: Request) -> str:
+def _methods(scope: Scope) -> str:
     """List the methods of all routes with the plainest path that fits; the router names those of one only."""
-    scope = {name: request.scope[name] for name in ("type", "path", "root_path", "headers")}
-    fitting = [
-        route for route in request.app.routes if route.matches(scope | {"method": "GET"})[0] is not Match.NONE
-    ]
+    routes = scope["app"].routes
+    scope = {name: scope[name] for name in ("type", "path", "root_path", "headers")}
+    fitting = [route for route in routes if route.matches(scope | {"method": "GET"})[0] is not Match.NONE]
     path = min((getattr(route, "path", "") for route in fitting), key=lambda path: path.count("{"), default="")
     asked = (
         (method, route.matches(scope | {"method": method})[0])
@@ -228,90 +207,39 @@ def _methods(request: Request) -> str:
     return ", ".join(dict.fromkeys(method for method, match in asked if match is Match.FULL))
 
 
-def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
-    """Answer every exception with a problem, and count it.
+def install(app: FastAPI, metrics: Metrics, retry_after: int) -> Callable[[Scope, Exception], Response]:
+    """Answer every exception with a problem, and count it; return what makes the answer.
 
     Parameters
     ----------
-    app : gets the handlers of exceptions
+    app : gets a handler of exceptions
     metrics : count the problems by code
     retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
     """
 
-    def answer(request: Request, error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
+    def answer(scope: Scope, error: Exception) -> Response:
+        headers: dict[str, str] = {}
+        if isinstance(error, HTTPException):
+            if error.status_code == MethodNotAllowedError.status:
+                headers["Allow"] = _methods(scope)
+                error = MethodNotAllowedError.of(headers["Allow"])
+            else:  # Of a file that can't be read, or is not there.
+                error = NotFoundError()
+        elif isinstance(error, StateCorruptError):
+            log.error("%s: session %.128s", error.title, scope.get("path_params", {}).get("session_id", ""))
+        elif not isinstance(error, ServiceError):
+            fields = {"request_id": scope[ID_IN_SCOPE].decode("ascii")}
+            log.error("request failed", exc_info=error, extra={"fields": fields})
+            error = InternalError()
         metrics.problems[error.code]()
-        request.scope[ERROR_IN_SCOPE] = error  # For the log line.
+        scope[ERROR_IN_SCOPE] = error  # For the log line.
+        # The scope is kept as long as the connection is idle, and the error's frames would keep the body.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
         return problem(error, retry_after, headers)
 
-    async def on_service_error(request: Request, error: Any) -> Response:
-        if isinstance(error, StateCorruptError):
-            log.error("%s: session %.128s", error.title, request.path_params.get("session_id", ""))
-        return answer(request, error)
+    async def handle(request: Request, error: Exception) -> Response:
+        return answer(request.scope, error)
 
-    async def on_validation(request: Request, error: Any) -> Response:
-        return answer(request, from_pydantic_errors(error.errors()))
-
-    async def on_http(request: Request, error: Any) -> Response:
-        known = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
-        if known is MethodNotAllowedError:
-            methods = _methods(request)
-            return answer(request, MethodNotAllowedError.of(methods), {"Allow": methods})
-        return answer(request, known(), error.headers)
-
-    async def on_fault(request: Request, error: Exception) -> Response:
-        fields = {"request_id": request.scope[ID_IN_SCOPE].decode("ascii")}
-        log.error("request failed", exc_info=error, extra={"fields": fields})
-        return answer(request, InternalError())
-
-    app.add_exception_handler(ServiceError, on_service_error)
-    app.add_exception_handler(RequestValidationError, on_validation)
-    app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(Exception, on_fault)
-
-
-# -- Answers to bytes that never became a request, shaped like those to requests.
-
-Refuse = Callable[[ServiceError, tuple[str, int] | None], Response]
-"""Makes the answer to a malformed request, for the client's address and port, if known; it ends the connection."""
-REQUEST_ID = b"x-request-id"
-"""Header of every answer, and of requests that bring an id."""
-
-
-def request_ids() -> Iterator[bytes]:
-    """Make ids that no other process makes, without end."""
-    process = secrets.token_hex(8).encode()
-    return map(b"%b-%x".__mod__, zip(itertools.repeat(process), itertools.count(1)))
-
-
-def reason_of(error: ServiceError | None) -> dict[str, str | None]:
-    """Return what the log line of a request says of the error that answered it; nothing of a success."""
-    return {} if error is None else {"code": error.code, "reason": logs.shown(error.reason, logs.MAX_REASON_CHARS)}
-
-
-def connection_errors(metrics: Metrics, settings: Settings, ids: Iterator[bytes]) -> Refuse:
-    """Return what makes the answer to a malformed request, which is counted and logged as an error of no route.
-
-    Parameters
-    ----------
-    metrics : count the errors by code
-    settings : say after how many seconds a client may try again
-    ids : for answers; the same as for requests
-    """
-
-    def refuse(error: ServiceError, client: tuple[str, int] | None) -> Response:
-        metrics.problems[error.code]()
-        method, route = metrics.answered("", "", error.status, 0.0)
-        request_id = next(ids).decode("ascii")
-        logs.request(
-            request_id=request_id,
-            method=method,
-            route=route,
-            status=error.status,
-            duration_ms=0.0,
-            client=client[0] if client else None,
-            **reason_of(error),
-        )
-        headers = {"Connection": "close", REQUEST_ID.decode("ascii"): request_id}
-        return problem(error, settings.retry_after_seconds, headers)
-
-    return refuse
+    for kind in (ServiceError, HTTPException, Exception):
+        app.add_exception_handler(kind, handle)
+    return answer

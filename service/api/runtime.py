@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
@@ -15,7 +15,6 @@ from ..api_keys import KeyRing, Role
 from ..sessions.service import Readiness, Sessions
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
-from .problems import Refuse
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,6 @@ class Runtime:
 
     Parameters
     ----------
-    request_ids : for requests that bring none
-    connection_errors : answers to bytes that are no request
     check_origin : gets the address and headers of a request; raises a ServiceError where another site may have
         sent it
     draining : whether the service is about to stop, and still serves
@@ -36,8 +33,6 @@ class Runtime:
     metrics: Metrics
     sessions: Sessions
     readiness: Readiness
-    request_ids: Iterator[bytes]
-    connection_errors: Refuse
     check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None]
     draining: Callable[[], bool] = lambda: False
 

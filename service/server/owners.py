@@ -33,7 +33,7 @@ from zlib import crc32
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import OverloadedError
-from ..telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
 from .pool import Board
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ MAX_LOOKED_AT = 1000
 """Connections of clients that are looked at at once, which takes a millisecond."""
 UNKNOWN = "A worker ended; what this request asked may have been done or not: send it again"
 
-_KEPT = ("type", "method", "path", "root_path", "query_string")
+_KEPT = ("type", "method", "path", "root_path", "query_string", ID_IN_SCOPE)
 _READ = frozenset({b"content-type", b"content-encoding", b"idempotency-key"})
 """Headers that calls of a session read."""
 

@@ -107,7 +107,7 @@ class Server(uvicorn.Server):
             draining=board.is_draining,
             limit=self._limit,
             head_seconds=settings.body_timeout_seconds,
-            refuse=self.runtime.connection_errors,
+            refuse=app.requests.refuse,
         )
         config = uvicorn.Config(
             app.outermost,
