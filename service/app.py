@@ -26,7 +26,7 @@ from .settings import Settings
 from .store import open_store
 from .store.base import Store, StoreOptions
 from .store.embedded import data_folder
-from .telemetry.metrics import Metrics, ProcessWatch, timed
+from .telemetry.metrics import Metrics, timed, watch_process
 
 if TYPE_CHECKING:
     from .telemetry.tracing import Spans
@@ -135,15 +135,14 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
     async def is_ready() -> bool:
         return not runtime.draining() and await readiness.failure() is None
 
-    process_watch = ProcessWatch(metrics, lambda: runtime.sessions.waiting, is_ready)
-    watching = asyncio.create_task(process_watch.run())
-    endless = [announcing, *(asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch))]
+    watching = watch_process(metrics, lambda: runtime.sessions.waiting, is_ready)
+    watches = (runtime.api_keys.watch(), readiness.watch(), watching)
+    endless = [announcing, *map(asyncio.create_task, watches)]
     try:
         yield
         sweeper.stop()
-        process_watch.stop()
         sampler.stop()
-        await _finish(*sampling, sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
+        await _finish(*sampling, sweeping, asyncio.create_task(runtime.sessions.drained()))
         announcing.cancel()
         await _finish(asyncio.create_task(schemas.withdraw()))
     finally:

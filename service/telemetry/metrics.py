@@ -369,8 +369,10 @@ READY_SECONDS = 5.0
 _STATM = Path("/proc/self/statm")
 
 
-class ProcessWatch:
-    """Measures until it is stopped.
+async def watch_process(
+    metrics: Metrics, waiting: Callable[[], int], is_ready: Callable[[], Awaitable[bool]]
+) -> None:
+    """Measure until it is cancelled.
 
     Parameters
     ----------
@@ -379,40 +381,21 @@ class ProcessWatch:
     is_ready : whether the worker can commit; asks the store
     """
 
-    def __init__(
-        self, metrics: Metrics, waiting: Callable[[], int], is_ready: Callable[[], Awaitable[bool]]
-    ) -> None:
-        self._metrics = metrics
-        self._waiting = waiting
-        self._is_ready = is_ready
-        self._stopping = asyncio.Event()
-
-    async def run(self) -> None:
-        """Measure again and again."""
-        await asyncio.gather(self._watch_event_loop(), self._watch_store())
-
-    def stop(self) -> None:
-        """End, after a look at the store that is under way."""
-        self._stopping.set()
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-
-    async def _watch_event_loop(self) -> None:
+    async def watch_event_loop() -> None:
         clock = asyncio.get_running_loop().time
-        while not self._stopping.is_set():
-            self._metrics.queued_requests.set(self._waiting())
-            self._metrics.memory_bytes.set(resident_bytes())
+        while True:
+            metrics.queued_requests.set(waiting())
+            metrics.memory_bytes.set(resident_bytes())
             due = clock() + LAG_SECONDS
-            await self._pause(LAG_SECONDS)
-            self._metrics.event_loop_lag_seconds(max(0.0, clock() - due))
+            await asyncio.sleep(LAG_SECONDS)
+            metrics.event_loop_lag_seconds(max(0.0, clock() - due))
 
-    async def _watch_store(self) -> None:
-        while not self._stopping.is_set():
-            self._metrics.ready.set(await self._is_ready())
-            await self._pause(READY_SECONDS)
+    async def watch_store() -> None:
+        while True:
+            metrics.ready.set(await is_ready())
+            await asyncio.sleep(READY_SECONDS)
+
+    await asyncio.gather(watch_event_loop(), watch_store())
 
 
 def resident_bytes() -> int:

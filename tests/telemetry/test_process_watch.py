@@ -14,7 +14,7 @@ from service import __version__
 from service.sessions import expiry_sweeper
 from service.sessions.expiry_sweeper import Sweeper
 from service.telemetry import metrics as process_watch
-from service.telemetry.metrics import Labels, Metrics, ProcessWatch, resident_bytes, revision
+from service.telemetry.metrics import Labels, Metrics, resident_bytes, revision, watch_process
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 from tests.telemetry.test_metrics import answered, scrape, value
@@ -37,13 +37,11 @@ async def measure(metrics, ready, until):
     async def is_ready():
         return ready()
 
-    watch = ProcessWatch(metrics, lambda: 7, is_ready)
-    task = asyncio.create_task(watch.run())
+    task = asyncio.create_task(watch_process(metrics, lambda: 7, is_ready))
     async with asyncio.timeout(20):
         while not until():  # noqa: ASYNC110 - until other tasks have run
             await asyncio.sleep(0)
-    watch.stop()
-    await task
+    task.cancel()
 
 
 async def test_a_watch_measures_queue_memory_and_readiness(metrics):
