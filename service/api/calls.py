@@ -83,6 +83,10 @@ class Reply(NamedTuple):
     """Whether the answer was stored under an idempotency key before."""
 
 
+Answer = tuple[int, Sequence[tuple[bytes, bytes]], Body]
+"""Status, headers but for the request's id, and body."""
+
+
 class Call(Request):
     """A request to a path operation.
 
@@ -190,7 +194,7 @@ class Requests:
         self._limits = PartLimits.of(runtime.settings)
         routes = [route for route in described.routes if isinstance(route, APIRoute)]
         self._operations = Operations([route for route in routes if route.path.startswith(PREFIX)], Reply)
-        self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, ASGIApp | None]] | None = None
+        self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, Any]] | None = None
         """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
         self._metrics, self._settings, self._problem = runtime.metrics, runtime.settings, problem
         process = secrets.token_hex(8).encode()  # No other process makes the same ids.
@@ -223,9 +227,10 @@ class Requests:
                 scope["route"] = operation.route
                 body = await self._receive(operation, scope, given, receive)
                 if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
-                    operation, app = None, answered
+                    status, headers, answer = answered
                 else:
                     reply = await self._reply(operation, scope, given, body)
+                    status, headers, answer = reply.status, _headers(reply), reply.body
         except asyncio.CancelledError:
             operation, app = None, self._stopping(scope)
         except Exception as error:
@@ -233,16 +238,15 @@ class Requests:
         if operation is None:
             await self._hand_on(app, scope, receive, send, started)
             return
-        answer, status = reply.body, reply.status
-        headers = [*_headers(reply), (REQUEST_ID, request_id)]
+        headers = [*headers, (REQUEST_ID, request_id)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if not isinstance(answer, bytes):
             answer = await send_but_last(answer, scope, send)
         self._answered(scope, status, time.perf_counter() - started)
         await send({"type": "http.response.body", "body": answer})
 
-    async def carry_out(self, scope: Scope, body: bytes) -> tuple[int, Sequence[tuple[bytes, bytes]], bytes]:
-        """Carry out a call that another worker has received; return the answer's status, headers and body."""
+    async def carry_out(self, scope: Scope, body: bytes) -> Answer:
+        """Carry out a call that another worker has received."""
         try:
             if (operation := self._operations.find(scope)) is None:
                 raise NotFoundError

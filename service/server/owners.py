@@ -23,14 +23,14 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from ..errors import OverloadedError
 from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
@@ -138,7 +138,7 @@ class Owners:
 
     # What others own.
 
-    async def hand_over(self, scope: Scope, body: bytes) -> ASGIApp | None:
+    async def hand_over(self, scope: Scope, body: bytes) -> tuple[Any, ...] | None:
         """Let the owner of its session carry a call out; None if it is to be carried out here.
 
         Raises
@@ -168,15 +168,10 @@ class Owners:
             if answer is None or _counts_once(scope, body):
                 return None
             raise OverloadedError(UNKNOWN)
-        status, headers, content, error = answer
+        *answered, error = answer
         if error is not None:
             scope[ERROR_IN_SCOPE] = SimpleNamespace(code=error[0], reason=error[1])
-
-        async def answered(_scope: Scope, _receive: Receive, send: Send) -> None:
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": content})
-
-        return answered
+        return tuple(answered)
 
     def _connection_to(self, owner: int) -> _Connection | None:
         """Return a connection to another worker; None if it is dead or says nothing."""
@@ -241,23 +236,13 @@ class Owners:
 
     async def _carry_out(self, connection: _Connection, number: int, scope: dict[str, Any], body: bytes) -> None:
         answer: tuple[Any, ...] = ()
-
-        async def carry_out(scope: Scope, _receive: Receive, _send: Send) -> None:
-            nonlocal answer
-            found, error = await self._requests.carry_out(scope, body), scope.get(ERROR_IN_SCOPE)
-            answer = (*found, error and (error.code, error.reason))
-
-        app = carry_out if self._spans is None else self._spans.around(carry_out)
         try:
-            await app(scope, _never, _never)
+            with nullcontext() if self._spans is None else self._spans.of_request(scope):
+                found, error = await self._requests.carry_out(scope, body), scope.get(ERROR_IN_SCOPE)
+                answer = (*found, error and (error.code, error.reason))
         finally:
             del connection.is_gone[number]
             connection.say(number, answer)
-
-
-async def _never(*_: Any) -> Any:
-    """Take the place of what a call without a connection neither receives nor sends by."""
-    raise NotImplementedError
 
 
 def _counts_once(scope: Scope, body: bytes) -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from opentelemetry import propagate, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -58,23 +58,27 @@ class Spans:
         return cls(provider)
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Wrap an application so that requests, but no probes, have spans: children of those that clients send."""
+        """Wrap an application so that requests, but no probes, have spans."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["path"] in PROBES:
                 await app(scope, receive, send)
                 return
-            with self._tracer.start_as_current_span(
-                "HTTP",
-                context=propagate.extract(Headers(scope=scope)),
-                kind=SpanKind.SERVER,
-                attributes={"url.scheme": scope.get("scheme", "http")},
-                record_exception=False,
-                set_status_on_exception=False,
-            ):
+            with self.of_request(scope):
                 await app(scope, receive, send)
 
         return traced
+
+    def of_request(self, scope: Scope) -> AbstractContextManager[Span]:
+        """Open a span for a request, a child of the client's span if it sends one."""
+        return self._tracer.start_as_current_span(
+            "HTTP",
+            context=propagate.extract(Headers(scope=scope)),
+            kind=SpanKind.SERVER,
+            attributes={"url.scheme": scope.get("scheme", "http")},
+            record_exception=False,
+            set_status_on_exception=False,
+        )
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return headers that name the current request's span."""

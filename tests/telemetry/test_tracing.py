@@ -100,14 +100,8 @@ async def test_a_request_has_a_span_with_what_its_line_in_the_log_tells(traced):
 async def test_what_another_worker_carries_out_is_a_span_within_the_requests():
     provider, exporter = spans_in_memory()
     spans = Spans(provider)
-
-    async def owner(*_):
+    with spans.of_request({"headers": []}), spans.of_request({"headers": spans.headers()}):
         pass
-
-    async def sender(*_):
-        await spans.around(owner)({"type": "http", "path": "/", "headers": spans.headers()}, None, None)
-
-    await spans.around(sender)({"type": "http", "path": "/", "headers": []}, None, None)
     within, around = exporter.get_finished_spans()
 
     assert within.parent.span_id == around.context.span_id
