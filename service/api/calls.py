@@ -66,7 +66,6 @@ from .schemas import Feedbacks
 if TYPE_CHECKING:
     from ..telemetry.tracing import Spans
 
-PREFIX = "/v1/"
 _JSON = JSON.encode()
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -193,7 +192,7 @@ class Requests:
         self._app, self._runtime, self._admit, self._spans = app, runtime, admit, spans
         self._limits = PartLimits.of(runtime.settings)
         routes = [route for route in described.routes if isinstance(route, APIRoute)]
-        self._operations = Operations([route for route in routes if route.path.startswith(PREFIX)], Reply)
+        self._operations = Operations([route for route in routes if route.path.startswith("/v1/")], Reply)
         self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, Any]] | None = None
         """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
         self._metrics, self._settings, self._problem = runtime.metrics, runtime.settings, problem
@@ -401,23 +400,19 @@ class Requests:
         else:
             is_sampled = logged is Logged.SAMPLE and status < 400
         skipped = is_sampled and random.random() >= self._settings.log_sample  # noqa: S311 - a sample is no secret
-        if not skipped or self._spans is not None:
-            self._report(scope, method, path, status, seconds, is_logged=not skipped)
-
-    def _report(
-        self, scope: Scope, method: str, route: str, status: int, seconds: float, *, is_logged: bool
-    ) -> None:
+        if skipped and self._spans is None:
+            return
         request_id = scope[ID_IN_SCOPE].decode("ascii")
         session = logs.shown((scope.get("path_params") or {}).get("session_id"))
         error = scope.get(ERROR_IN_SCOPE)
         if self._spans is not None:
-            self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
-        if is_logged:
+            self._spans.answered(method=method, route=path, status=status, request_id=request_id, session=session)
+        if not skipped:
             sent = scope["method"]  # Which may be long.
             logs.request(
                 request_id=request_id,
                 method=sent if sent in HTTPMethod.__members__ else OTHER,
-                route=route,
+                route=path,
                 status=status,
                 duration_ms=round(seconds * 1000, 3),
                 api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,

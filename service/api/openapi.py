@@ -136,15 +136,16 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     settings : of the service: prefix of its paths, limits of fields, and whether keys are needed
     """
     prefix = settings.root_path
-    keyless = {route.path for route in app.routes if isinstance(route, APIRoute) and access_of(route).keyless}
+    routes = [route.described() if isinstance(route, CallRoute) else route for route in app.routes]
+    keyless = {route.path for route in routes if isinstance(route, APIRoute) and access_of(route).keyless}
     described = get_openapi(
         title=app.title,
         version=app.version,
-        routes=[route.described if isinstance(route, CallRoute) else route for route in app.routes],
+        routes=routes,
         description=app.description,
         servers=[{"url": prefix}] if prefix else None,
     )
-    for route in app.routes:
+    for route in routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             _show_whole_examples(described["paths"][route.path_format], route)
     schemas = described["components"]["schemas"]
@@ -186,7 +187,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
 
 def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
     """Put the examples of a route in place of those that FastAPI wrote, which lack what is null."""
-    for method in (route.described if isinstance(route, CallRoute) else route).methods or ():
+    for method in route.methods or ():
         call = calls[method.lower()]
         for status, response in route.responses.items():
             for media_type, content in response.get("content", {}).items():

@@ -12,7 +12,6 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from threading import Lock
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
 
@@ -35,27 +34,13 @@ class CallRoute(APIRoute):
     Few workers are ever asked for it, and describing all routes takes a tenth of the time of the import.
     """
 
-    _described: APIRoute | None = None
-    _describing = Lock()
-
     def __init__(self, path: str, endpoint: Handler, **options: Any) -> None:
         self.options = options
-        shown = options.get("include_in_schema", True)
-        name = options.get("name") or getattr(endpoint, "__name__", None)
-        Route.__init__(self, path, endpoint, methods=options.get("methods"), name=name, include_in_schema=shown)
+        Route.__init__(self, path, endpoint, methods=options["methods"])
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python asks for these of objects that are not made yet.
-            raise AttributeError(name)
-        return getattr(self.described, name)
-
-    @property
     def described(self) -> APIRoute:
-        """The same as FastAPI makes it."""
-        with self._describing:
-            if self._described is None:
-                self._described = APIRoute(self.path, self.endpoint, **self.options)
-        return self._described
+        """Make the same as FastAPI does."""
+        return APIRoute(self.path, self.endpoint, **self.options)
 
 
 # -- What an operation takes from a request: read from its signature once, at the start.
@@ -109,7 +94,7 @@ class PathOperation:
         self.query: dict[str, Field] = {}
         self.body: Field | None = None
         names = route.param_convertors
-        refused = list(_refused_options(route))
+        refused = list(_refused_options(route)) if isinstance(route, CallRoute) else ["a class but CallRoute"]
         signature = inspect.signature(self.handler, eval_str=True)
         if not inspect.iscoroutinefunction(self.handler) or signature.return_annotation is not returns:
             refused.append(f"a handler that is no coroutine function annotated to return a {returns.__name__}")
@@ -219,15 +204,11 @@ class Operations:
         return None
 
 
-def _refused_options(route: APIRoute) -> Iterator[str]:
-    options = (
-        route.options if isinstance(route, CallRoute) else {name: getattr(route, name, None) for name in _KNOWN}
-    )
-    for name, value in options.items():
-        default = _KNOWN[name].default if name in _KNOWN else None
-        if name not in {*_CARRIED_OUT, "path", "endpoint"} and value not in (None, [], {}, default):
+def _refused_options(route: CallRoute) -> Iterator[str]:
+    for name, value in route.options.items():
+        if name not in _CARRIED_OUT and value not in (None, [], {}, _KNOWN[name].default):
             yield name
-    kind = options.get("response_class", Response)
+    kind = route.options.get("response_class", Response)
     if kind not in (Response, _KNOWN["response_class"].default):
         yield f"response_class {getattr(kind, '__name__', kind)}"
 

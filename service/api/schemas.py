@@ -98,14 +98,11 @@ class Acts(Eligibility):
 
     count: Annotated[Whole, Field(ge=1)]
     segment: Segment | None = None
-    distinct: Annotated[
-        bool,
-        Field(
-            description="Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same "
-            "learners as ``eligible``."
-        ),
-        NullIs(False),
-    ] = False
+    distinct: Annotated[bool, NullIs(False)] = Field(
+        False,
+        description="Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same "
+        "learners as ``eligible``.",
+    )
 
 
 class Feedbacks(Posted):
@@ -126,47 +123,34 @@ class ChangeSession(Posted):
     floor: Floor | None = None
 
 
+LabelTexts = Annotated[list[LabelText], Field(fail_fast=True), NullIs([])]
+
+
 class ChangeArms(Posted):
     """Labels of arms to remove, to add, to resume and to pause, in this order."""
 
-    add: Annotated[
-        list[Label],
-        Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing."),
-        NullIs([]),
-    ] = []
-    remove: Annotated[
-        list[LabelText],
-        Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
-        NullIs([]),
-    ] = []
-
-    pause: Annotated[
-        list[LabelText],
-        Field(
-            fail_fast=True,
-            description="Labels of arms that are not drawn until they are resumed. They keep what they have "
-            "learned, and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
-        ),
-        NullIs([]),
-    ] = []
-    resume: Annotated[
-        list[LabelText],
-        Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
-        NullIs([]),
-    ] = []
+    add: Annotated[list[Label], Field(fail_fast=True), NullIs([])] = Field(
+        [], description="Labels of new arms. Labels of present arms change nothing."
+    )
+    remove: LabelTexts = Field([], description="Labels of arms to remove. Unknown labels change nothing.")
+    pause: LabelTexts = Field(
+        [],
+        description="Labels of arms that are not drawn until they are resumed. They keep what they have learned, "
+        "and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
+    )
+    resume: LabelTexts = Field(
+        [], description="Labels of paused arms to draw again. Unknown labels change nothing."
+    )
 
 
 class ReplaceArms(Posted):
     """All arms that the session has afterwards."""
 
-    arms: Annotated[
-        list[Label],
-        Field(
-            fail_fast=True,
-            min_length=1,
-            description="Labels. Missing arms are added, then arms with other labels are removed.",
-        ),
-    ]
+    arms: list[Label] = Field(
+        fail_fast=True,
+        min_length=1,
+        description="Labels. Missing arms are added, then arms with other labels are removed.",
+    )
 
 
 # -- What is listed of one session: its arms, its segments, its decisions and its history.

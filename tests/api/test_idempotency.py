@@ -6,6 +6,7 @@ import pytest
 from fastapi import APIRouter
 
 from service.api.calls import Call, Reply
+from service.api.path_operations import CallRoute
 from service.api.routes import ROUTES
 from service.api.runtime import CLIENTS, access
 from service.store import open_store
@@ -146,7 +147,7 @@ async def test_a_refusal_is_not_kept_under_its_key(client, create):
 
 
 async def test_a_route_without_a_body_takes_a_key(make_client, monkeypatch):
-    router = APIRouter(prefix="/v1/new")
+    router = APIRouter(prefix="/v1/new", route_class=CallRoute)
 
     @router.post("/{session_id}", response_model=None)
     @access(CLIENTS)
