@@ -174,7 +174,7 @@ class KeyCheck:
         call : its operation; None where it is no call of the API
         """
         match, access = self._find(scope) if call is None else (Match.FULL, call.access)
-        if access is not None and access.is_open(self._runtime.settings):
+        if access is not None and (access.keyless or access.opened_by(self._runtime.settings)):
             return
         scope[KEY_IN_SCOPE] = key = self._identify(scope)
         # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
@@ -186,14 +186,9 @@ class KeyCheck:
 
     def _find(self, scope: Scope) -> tuple[Match, Access | None]:
         """Return what the request's route says: the first with path and method, else the first with the path."""
-        with_path = None
-        for route, access in self._routes:
-            match, _ = route.matches(scope)
-            if match is Match.FULL:
-                return match, access
-            if match is Match.PARTIAL and with_path is None:
-                with_path = access
-        return (Match.NONE if with_path is None else Match.PARTIAL), with_path
+        matches = ((route.matches(scope)[0], access) for route, access in self._routes)
+        match, access = max(matches, key=lambda found: found[0].value)  # Of several like it, the first.
+        return match, None if match is Match.NONE else access
 
     def _identify(self, scope: Scope) -> ApiKey:
         secrets = _secrets(scope)

@@ -118,8 +118,6 @@ def _message(error: Mapping[str, Any]) -> str:
 
 
 MEDIA_TYPE = "application/problem+json"
-_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-
 log = logging.getLogger(__name__)
 
 
@@ -194,17 +192,10 @@ def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
 
 def _methods(scope: Scope) -> str:
     """List the methods of all routes with the plainest path that fits; the router names those of one only."""
-    routes = scope["app"].routes
-    scope = {name: scope[name] for name in ("type", "path", "root_path", "headers")}
-    fitting = [route for route in routes if route.matches(scope | {"method": "GET"})[0] is not Match.NONE]
-    path = min((getattr(route, "path", "") for route in fitting), key=lambda path: path.count("{"), default="")
-    asked = (
-        (method, route.matches(scope | {"method": method})[0])
-        for method in _METHODS
-        for route in fitting
-        if getattr(route, "path", "") == path
-    )
-    return ", ".join(dict.fromkeys(method for method, match in asked if match is Match.FULL))
+    fitting = [route for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE]
+    path = min((route.path for route in fitting), key=lambda path: path.count("{"), default="")
+    methods = {method for route in fitting if route.path == path for method in getattr(route, "methods", ())}
+    return ", ".join(sorted(methods))
 
 
 def install(app: FastAPI, metrics: Metrics, retry_after: int) -> Callable[[Scope, Exception], Response]:

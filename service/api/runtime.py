@@ -87,19 +87,10 @@ class Access(NamedTuple):
     roles: frozenset[Role]
     logged: Logged = Logged.ALL
     keyless: bool = False
-    opened_by: Callable[[Settings], bool] | None = None
+    opened_by: Callable[[Settings], bool] = lambda _: False
     of_all_sessions: bool = False
     max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes")
     names_no_session: bool = False
-
-    def is_open(self, settings: Settings) -> bool:
-        """Return whether requests need no key.
-
-        Parameters
-        ----------
-        settings : of the service, which may open the route
-        """
-        return self.keyless or (self.opened_by is not None and self.opened_by(settings))
 
 
 RouteAccess = Sequence[tuple[BaseRoute, Access]]

@@ -11,7 +11,7 @@ from functools import partial
 
 from .. import COMMAND, api_keys
 from ..command_line import read_settings, unknown_variables
-from ..settings import Settings, SettingsError, StoreUrl
+from ..settings import SettingsError, StoreUrl
 from ..store import check_capabilities, check_url
 from ..store.embedded import EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError
@@ -31,28 +31,6 @@ NO_KEYS = (
 )
 
 logger = logging.getLogger(__name__.partition(".")[0])
-
-
-def start_store(settings: Settings) -> EmbeddedServer | None:
-    """Start the embedded server if the store URL is ``embedded:``; otherwise only check the URL.
-
-    Returns
-    -------
-    The running server, or None for other stores.
-
-    Raises
-    ------
-    EmbeddedStoreError
-        if the embedded server can't start.
-    ValueError
-        if the store URL is invalid.
-    """
-    if settings.store_url.scheme != "embedded":
-        check_url(settings.store_url.get_secret_value())
-        return None
-    server = EmbeddedServer(settings.data_dir, fsync=settings.appendfsync)
-    server.start()
-    return server
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,7 +58,12 @@ def main(arguments: Sequence[str]) -> int:
         url = settings.store_url.get_secret_value()
         check_capabilities(url, workers=settings.workers, min_replicas=settings.min_replicas)
         listener = bind(settings.host, settings.port)
-        server = start_store(settings)
+        server = None
+        if settings.store_url.scheme == "embedded":
+            server = EmbeddedServer(settings.data_dir, fsync=settings.appendfsync)
+            server.start()
+        else:
+            check_url(url)
     except (AddressError, EmbeddedStoreError) as error:
         return _refuse(error, CANNOT_START)
     except ValueError as error:

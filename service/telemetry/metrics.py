@@ -318,21 +318,8 @@ def timed(
     span_of : None where requests are not traced
     on_failure : gets the name of each call that failed, and why; None for nobody
     """
-    return cast("StoreT", _Timed(store, metrics, span_of, on_failure))
 
-
-class _Timed:
-    def __init__(
-        self, store: Any, metrics: Metrics, span_of: SpanOf | None, on_failure: Callable[[str, str], None] | None
-    ) -> None:
-        self._store, self._metrics, self._span_of, self._on_failure = store, metrics, span_of, on_failure
-        vars(self).update({name: self._timed(name) for name in CALLS}, now=store.now)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def _timed(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        store, metrics, span_of = self._store, self._metrics, self._span_of
+    def timed_call(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         observe, failed, is_commit = metrics.store_seconds[name], metrics.store_failures[name], name == "commit"
 
         async def call(*args: Any, **named: Any) -> Any:
@@ -347,8 +334,8 @@ class _Timed:
                             span.set_attribute("bandit.outcome", COMMITS[type(result).__name__])
             except StoreUnavailableError as error:
                 failed()
-                if self._on_failure is not None:
-                    self._on_failure(name, str(error))
+                if on_failure is not None:
+                    on_failure(name, str(error))
                 raise
             finally:
                 observe(time.perf_counter() - started)
@@ -357,6 +344,19 @@ class _Timed:
             return result
 
         return call
+
+    return cast("StoreT", _Timed(store, {name: timed_call(name) for name in CALLS}))
+
+
+class _Timed:
+    """A store with some calls in place of its own."""
+
+    def __init__(self, store: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
+        self._store = store
+        vars(self).update(calls, now=store.now)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 # -- What a worker measures of itself while it serves: how late its event loop runs, what waits, memory,
