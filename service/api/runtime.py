@@ -8,7 +8,6 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from fastapi import Request
 from starlette.routing import BaseRoute, Mount, Route
 
 from ..api_keys import KeyRing, Role
@@ -35,12 +34,6 @@ class Runtime:
     readiness: Readiness
     check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None]
     draining: Callable[[], bool] = lambda: False
-
-
-def runtime_of(request: Request) -> Runtime:
-    """Return what the process that serves a request shares among its requests."""
-    runtime: Runtime = request.app.state.runtime
-    return runtime
 
 
 # -- Who may call a route, and which of its successes are logged: declared beside its path, by ``@access``.

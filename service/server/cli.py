@@ -78,11 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.pop("BANDIT_API_KEYS", None)
     if server is not None:
         settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
-
-    async def supervise() -> int:
-        return await Supervisor(settings, listener, server, serving).run()
-
-    return asyncio.run(supervise())
+    return asyncio.run(Supervisor(settings, listener, server, serving).run())
 
 
 def _refuse(error: Exception | str, code: int) -> int:

@@ -271,8 +271,8 @@ class Watchdog:
     """Counts for how long each worker has said nothing while the supervisor itself was running.
 
     A machine that slept, or a supervisor that was stopped, finds every beat old when it goes on: so a look counts
-    for at most two times the usual pause, and workers that run again beat before the next. At most one worker is
-    given up at a look. A worker under a debugger is never given up.
+    for the usual pause, and workers that run again beat before the next. At most one worker is given up at a look.
+    A worker under a debugger is never given up.
 
     Parameters
     ----------
@@ -283,23 +283,20 @@ class Watchdog:
     def __init__(self, board: Board, seconds: float) -> None:
         self._board = board
         self._seconds = seconds
-        self._last_look: float | None = None
         self._silent: dict[int, tuple[int, float, float]] = {}
         """Worker to its process, its last beat and the seconds for which it has said nothing."""
 
-    def stuck(self, processes: dict[int, int], now: float) -> int | None:
+    def stuck(self, processes: dict[int, int]) -> int | None:
         """Return the worker that has been silent for longest, where that is too long.
 
         Parameters
         ----------
         processes : process id of each worker, by its place among the workers
-        now : seconds of a clock that never goes back
         """
-        passed = 0.0 if self._last_look is None else min(now - self._last_look, 2 * LOOK_SECONDS)
-        self._last_look, before, self._silent = now, self._silent, {}
+        before, self._silent = self._silent, {}
         for worker, process in processes.items():
             beat, last = self._board.last_beat(worker), before.get(worker)
-            silent = last[2] + passed if last is not None and last[:2] == (process, beat) else 0.0
+            silent = last[2] + LOOK_SECONDS if last is not None and last[:2] == (process, beat) else 0.0
             self._silent[worker] = process, beat, silent
         for worker, (process, beat, silent) in sorted(self._silent.items(), key=lambda item: -item[1][2]):
             if silent < (self._seconds if beat else max(self._seconds, _START_SECONDS)):

@@ -59,7 +59,7 @@ class BackOff:
 
 
 class Supervisor:
-    """Runs the processes of one service; make it in a running event loop.
+    """Runs the processes of one service.
 
     Parameters
     ----------
@@ -82,7 +82,6 @@ class Supervisor:
         self._board = Board.create(settings.workers)
         self._shared = SharedMetrics(settings.workers)
         self._stopping = asyncio.Event()
-        self._stopped = asyncio.ensure_future(self._stopping.wait())
         self._hurry = asyncio.Event()
         self._served = False
         self._exit_code = 0
@@ -90,6 +89,7 @@ class Supervisor:
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT, a hang-up or a failed start, and return the exit code of the process."""
         loop = asyncio.get_running_loop()
+        self._stopped = loop.create_task(self._stopping.wait())
         stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # As under nohup.
         for number in (signal.SIGTERM, signal.SIGINT, *(() if stays else (signal.SIGHUP,))):
             loop.add_signal_handler(number, self._stop, number)
@@ -195,11 +195,10 @@ class Supervisor:
 
     async def _watch_workers(self) -> None:
         """Kill a worker whose event loop stands still; it is replaced like any that died."""
-        seconds = self._settings.worker_timeout_seconds
-        watchdog, clock = Watchdog(self._board, seconds), asyncio.get_running_loop().time
+        watchdog = Watchdog(self._board, self._settings.worker_timeout_seconds)
         while not self._stopping.is_set():
             running = {number: worker.pid for number, worker in self._workers.items()}
-            if (number := watchdog.stuck(running, clock())) is not None:
+            if (number := watchdog.stuck(running)) is not None:
                 logger.error("worker %d does not answer: killed", running[number])
                 _send(self._workers[number], signal.SIGKILL)
             self._shared.mend()

@@ -33,39 +33,6 @@ from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS, Increment, Observe, f
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-class Exposition:
-    """The metrics of a registry as text; with a shared ``folder``, summed over all workers."""
-
-    def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
-        self._registry = registry
-        self._folder = folder
-        self._files = 0 if folder is None else len(list(folder.glob("*.db")))
-        self._scrapes = asyncio.Lock()
-
-    async def text(self) -> bytes:
-        """Return all metrics in the text format; they are read and written in a thread."""
-        async with self._scrapes:
-            return await asyncio.to_thread(self._text)
-
-    def _text(self) -> bytes:
-        folder = self._folder
-        if folder is None:
-            return generate_latest(self._registry)
-        for _ in range(TRIES):
-            # The parent makes again what is removed of the folder, and empties files of a worker that has ended.
-            with suppress(OSError, ValueError, struct.error):
-                if len(list(folder.glob("*.db"))) >= self._files:
-                    return self._sums(folder)
-            time.sleep(PAUSE_SECONDS)
-        return self._sums(folder)
-
-    @staticmethod
-    def _sums(folder: Path) -> bytes:
-        collected = CollectorRegistry()
-        MultiProcessCollector(collected, str(folder))
-        return generate_latest(collected)
-
-
 TRIES, PAUSE_SECONDS = 50, 0.02
 """How often metrics are read again, and how long after, if files are missing or can't be read."""
 OTHER = "other"
@@ -125,14 +92,15 @@ class Metrics:
     Parameters
     ----------
     labels : values that labels can have
-    folder : where all workers keep their metrics; ``exposition`` then reports sums over the workers. None: this
-        process reports its metrics alone
+    folder : where all workers keep their metrics; ``text`` then reports sums over the workers. None: this process
+        reports its metrics alone
     """
 
     def __init__(self, labels: Labels, folder: Path | None = None) -> None:
         disable_created_metrics()
         self.registry = CollectorRegistry()
-        self.exposition = Exposition(self.registry, folder)
+        self._folder, self._scrapes = folder, asyncio.Lock()
+        self._files = 0 if folder is None else len(list(folder.glob("*.db")))
         self._add_http(labels)
         self._add_sessions(labels)
         self._add_commits()
@@ -250,6 +218,23 @@ class Metrics:
             "bandit_store_clock_steps_back", "Number of times that the store's clock went back."
         )
 
+    async def text(self) -> bytes:
+        """Return all metrics in the text format; they are read and written in a thread."""
+        async with self._scrapes:
+            return await asyncio.to_thread(self._text)
+
+    def _text(self) -> bytes:
+        folder = self._folder
+        if folder is None:
+            return generate_latest(self.registry)
+        for _ in range(TRIES):
+            # The parent makes again what is removed of the folder, and empties files of a worker that has ended.
+            with suppress(OSError, ValueError, struct.error):
+                if len(list(folder.glob("*.db"))) >= self._files:
+                    return _sums(folder)
+            time.sleep(PAUSE_SECONDS)
+        return _sums(folder)
+
     def count(
         self, events: Mapping[str, int], before: Progress, after: Progress, delays: Iterable[float] = ()
     ) -> None:
@@ -296,6 +281,12 @@ class Metrics:
         observe(seconds)
         counts[status // 100]()
         return key
+
+
+def _sums(folder: Path) -> bytes:
+    collected = CollectorRegistry()
+    MultiProcessCollector(collected, str(folder))
+    return generate_latest(collected)
 
 
 # -- Calls to the store, each timed under the name of the method that is called.

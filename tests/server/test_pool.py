@@ -212,7 +212,7 @@ def given_up(watchdog, watched_board, clock, *, seconds, beating=(), processes=N
         clock.now += LOOK_SECONDS
         for worker in beating:
             watched_board.beat(worker, 0)
-        if (worker := watchdog.stuck(processes or {0: -1, 1: -2, 2: -3}, clock.now)) is not None:
+        if (worker := watchdog.stuck(processes or {0: -1, 1: -2, 2: -3})) is not None:
             found.append(worker)
     return found
 
@@ -238,7 +238,7 @@ def test_a_machine_that_slept_gives_up_nobody(watched_board, clock):
         given_up(watchdog, watched_board, clock, seconds=1, beating=(0, 1, 2))
         clock.now += 3600
 
-        assert watchdog.stuck({0: -1, 1: -2, 2: -3}, clock.now) is None
+        assert watchdog.stuck({0: -1, 1: -2, 2: -3}) is None
 
 
 def test_a_worker_that_starts_has_a_minute(watched_board, clock):

@@ -183,7 +183,7 @@ def test_the_catalogue_is_that_of_the_code():
 
 @pytest.mark.servers("promtool")
 def test_promtool_finds_no_fault():
-    text = asyncio.run(Metrics(labels()).exposition.text())
+    text = asyncio.run(Metrics(labels()).text())
     check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
 
     assert (check.returncode, check.stdout + check.stderr) == (0, b"")

@@ -29,7 +29,7 @@ from ..calls import Call, Reply
 from ..json_body import JSON
 from ..openapi import PROBLEMS, describe_answers
 from ..path_operations import CallRoute
-from ..runtime import READERS, VIEWERS, Logged, access, runtime_of
+from ..runtime import READERS, VIEWERS, Logged, access
 from ..schemas import KeyView
 
 # -- Health and metrics.
@@ -60,9 +60,9 @@ async def livez() -> Response:
 @access(VIEWERS, keyless=True, logged=Logged.CHANGES)
 async def readyz(request: Request) -> Response:
     """Answer 200 while the store can commit, and else 503 with the reason; also 503 once a stop has begun."""
-    if runtime_of(request).draining():
+    if request.app.state.runtime.draining():
         raise OverloadedError(DRAINING)
-    if (reason := await runtime_of(request).readiness.failure()) is not None:
+    if (reason := await request.app.state.runtime.readiness.failure()) is not None:
         raise StoreUnavailableError(reason)
     return Response(OK, media_type=JSON)
 
@@ -77,7 +77,7 @@ async def readyz(request: Request) -> Response:
 @access(READERS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
 async def metrics(request: Request) -> Response:
     """Show the metrics of all workers in Prometheus' text format."""
-    return Response(await runtime_of(request).metrics.exposition.text(), media_type=CONTENT_TYPE)
+    return Response(await request.app.state.runtime.metrics.text(), media_type=CONTENT_TYPE)
 
 
 # -- What the API key of a request may do.
@@ -192,7 +192,7 @@ async def root(request: Request) -> Response:
     """Show browsers the dashboard, and others an index."""
     if "text/html" not in request.headers.get("accept", ""):
         return JSONResponse(INDEX, headers=HEADERS)
-    if not runtime_of(request).settings.dashboard:
+    if not request.app.state.runtime.settings.dashboard:
         return RedirectResponse("docs", headers=HEADERS)
     if charts_folder() is None:
         return HTMLResponse(MISSING, headers=HEADERS)
