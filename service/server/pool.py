@@ -169,7 +169,7 @@ class Acceptor:
     Parameters
     ----------
     listener : the shared socket
-    make_protocol : makes the protocol of one connection
+    make_protocol : makes the protocol of one ``connection``, a socket
     board, worker : where this worker says how many connections it holds, and its place there
     connections : how many it holds
     """
@@ -177,7 +177,7 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        make_protocol: Callable[[socket.socket], asyncio.Protocol],
+        make_protocol: Callable[..., asyncio.Protocol],
         board: Board,
         worker: int,
         connections: Callable[[], int],
@@ -245,7 +245,7 @@ class Acceptor:
             return False
         connection.setblocking(False)
         opening = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: self._make_protocol(connection), connection)
+            self._loop.connect_accepted_socket(partial(self._make_protocol, connection=connection), connection)
         )
         self._opening.add(opening)
         opening.add_done_callback(partial(self._opened, connection))

@@ -128,11 +128,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         limit_event_loop_waits()
-        made: Any = self.config.http_protocol_class
-
-        def make(connection: socket.socket) -> Any:
-            return made(self.config, self.server_state, self.lifespan.state, connection=connection)
-
+        protocol: Any = self.config.http_protocol_class
+        make = partial(protocol, self.config, self.server_state, self.lifespan.state)
         acceptor = Acceptor(self._listener, make, self._board, self._number, lambda: self._limit.count)
         self.servers = [acceptor]  # type: ignore[list-item]
         await self._owners.start()

@@ -58,7 +58,9 @@ class Worker:
 
     def __init__(self, listener, board, number):
         self.taken = []
-        self.acceptor = Acceptor(listener, lambda _: Noting(self.taken), board, number, lambda: len(self.taken))
+        self.acceptor = Acceptor(
+            listener, lambda connection: Noting(self.taken), board, number, lambda: len(self.taken)
+        )
         board.beat(number, 0)
 
 
@@ -160,7 +162,7 @@ async def test_a_worker_listens_again_where_the_supervisor_had_ended_it(listener
 async def test_a_protocol_that_cannot_be_made_ends_its_connection_alone(listener, board, caplog):
     caplog.set_level("INFO")
 
-    def make(_):
+    def make(connection):
         raise OSError("made to fail")
 
     acceptor = Acceptor(listener, make, board, 0, lambda: 0)
