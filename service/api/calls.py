@@ -33,14 +33,7 @@ from ..cooperative import (
     json_chunks,
     run_in_thread,
 )
-from ..errors import (
-    InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
-    PayloadTooLargeError,
-    RequestTimeoutError,
-    ServiceError,
-)
+from ..errors import InvalidRequestError, NotFoundError, OverloadedError, PayloadTooLargeError, ServiceError
 from ..models.events import PRINTABLE_ASCII, Event, Idempotency, digest, digest_of
 from ..sessions.views import ALL, Rights
 from ..telemetry import logs
@@ -57,8 +50,9 @@ from .json_body import (
     plain_events,
     read_in_pieces,
     read_small,
+    receive_rest,
 )
-from .path_operations import REQUIRED, Field, Operations, PathOperation
+from .path_operations import REQUIRED, Field, PathOperation, table_of
 from .problems import from_pydantic_errors
 from .runtime import Logged, Runtime, access_of
 from .schemas import Feedbacks
@@ -192,7 +186,7 @@ class Requests:
         self._app, self._runtime, self._admit, self._spans = app, runtime, admit, spans
         self._limits = PartLimits.of(runtime.settings)
         routes = [route for route in described.routes if isinstance(route, APIRoute)]
-        self._operations = Operations([route for route in routes if route.path.startswith("/v1/")], Reply)
+        self._operations = table_of([route for route in routes if route.path.startswith("/v1/")], Reply)
         self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, Any]] | None = None
         """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
         self._metrics, self._settings, self._problem = runtime.metrics, runtime.settings, problem
@@ -219,7 +213,7 @@ class Requests:
             raw = scope.get("raw_path") or b""
             if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
                 raise NotFoundError
-            operation = self._operations.find(scope)
+            operation = self._find(scope)
             if self._admit is not None:
                 self._admit(scope, operation)
             if operation is not None:
@@ -247,7 +241,7 @@ class Requests:
     async def carry_out(self, scope: Scope, body: bytes) -> Answer:
         """Carry out a call that another worker has received."""
         try:
-            if (operation := self._operations.find(scope)) is None:
+            if (operation := self._find(scope)) is None:
                 raise NotFoundError
             scope["route"] = operation.route
             reply = await self._reply(operation, scope, dict(scope["headers"]), body)
@@ -295,6 +289,26 @@ class Requests:
             if not complete:
                 raise
 
+    def _find(self, scope: Scope) -> PathOperation | None:
+        """Find the operation of a request, and note the path's parameters in the scope."""
+        path: str = scope["path"]
+        if (root := scope.get("root_path", "")) and path.startswith(f"{root}/"):
+            path = path[len(root) :]
+        given = path.split("/")
+        for places, operations in self._operations.get(len(given), {}).items():
+            parts, texts = given.copy(), []
+            for place in places:
+                texts.append(parts[place])
+                parts[place] = ""
+            sought = scope["method"] + "/".join(parts)
+            # Starlette's patterns take a line feed behind a last part that is no parameter.
+            found = operations.get(sought) or operations.get(sought.removesuffix("\n"))
+            if found is not None and all(texts):
+                operation, names = found
+                scope["path_params"] = dict(zip(names, texts, strict=True))
+                return operation
+        return None
+
     async def _receive(
         self, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes], receive: Receive
     ) -> bytes:
@@ -324,7 +338,7 @@ class Requests:
             message = {"type": "http.request", "more_body": True}
         body: bytes = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request" or len(body) > limit:
-            return await _rest(message, limit, receive, self._settings.body_timeout_seconds)
+            return await receive_rest(message, limit, receive, self._settings.body_timeout_seconds)
         return body
 
     async def _reply(
@@ -432,24 +446,6 @@ def _headers(reply: Reply) -> list[tuple[bytes, bytes]]:
             headers.append((b"content-length", b"%d" % len(reply.body)))
         headers.append(_JSON_TYPE)
     return headers
-
-
-async def _rest(message: Message, limit: int, receive: Receive, seconds: float) -> bytes:
-    """Receive what follows on the first message of a body."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                if message["type"] == "http.disconnect":
-                    raise InvalidRequestError("The body was cut off")
-                body += message.get("body", b"")
-                if len(body) > limit:
-                    raise PayloadTooLargeError(f"The body may have {limit} bytes")
-                if not message.get("more_body"):
-                    return bytes(body)
-                message = await receive()
-    except TimeoutError as error:
-        raise RequestTimeoutError from error
 
 
 async def send_but_last(pieces: Iterator[str], scope: Scope, send: Send) -> bytes:

@@ -7,6 +7,7 @@ which says where the fault is. Large bodies are read in a thread, large batches 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,16 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple
 
 from jiter import from_json
+from starlette.types import Message, Receive
 
 from ..cooperative import LARGE_INPUT_BYTES, FairYield
-from ..errors import InvalidRequestError, ServiceError, UnsupportedMediaTypeError
+from ..errors import (
+    InvalidRequestError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    ServiceError,
+    UnsupportedMediaTypeError,
+)
 from ..learners.specs import MAX_COUNT
 from ..models.events import MAX_NAMES, Event, PlainEvents
 from ..settings import Settings
@@ -72,6 +80,30 @@ class PartLimits(NamedTuple):
         """
         brackets = outside.count(b"[") + outside.count(b"{")
         return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
+
+
+async def receive_rest(message: Message, limit: int, receive: Receive, seconds: float) -> bytes:
+    """Receive what follows on the first message of a body.
+
+    Raises
+    ------
+    PayloadTooLargeError, RequestTimeoutError, InvalidRequestError
+        for one that is too large, too slow, or cut off.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise InvalidRequestError("The body was cut off")
+                body += message.get("body", b"")
+                if len(body) > limit:
+                    raise PayloadTooLargeError(f"The body may have {limit} bytes")
+                if not message.get("more_body"):
+                    return bytes(body)
+                message = await receive()
+    except TimeoutError as error:
+        raise RequestTimeoutError from error
 
 
 def check_media_type(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:

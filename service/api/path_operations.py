@@ -20,7 +20,6 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.routing import Route
-from starlette.types import Scope
 
 from .json_body import JSON
 from .runtime import access_of
@@ -159,49 +158,31 @@ class PathOperation:
         return values, errors
 
 
-class Operations:
-    """The table: finds the operation of a request by its method and path.
+Table = dict[int, dict[tuple[int, ...], dict[str, tuple[PathOperation, Sequence[str]]]]]
+"""Of paths with so many parts: the places of parameters, and by method and the path without them each operation and
+the names of its parameters."""
+
+
+def table_of(routes: Iterable[APIRoute], returns: type) -> Table:
+    """Make the table of all operations.
 
     Parameters
     ----------
     routes : of the API
     returns : what their handlers return
     """
-
-    def __init__(self, routes: Iterable[APIRoute], returns: type) -> None:
-        # Of paths with so many parts: the places of parameters, and by method and the path without them each
-        # operation and the names of its parameters.
-        self._shapes: dict[int, dict[tuple[int, ...], dict[str, tuple[PathOperation, Sequence[str]]]]] = {}
-        for route in routes:
-            operation = PathOperation(route, returns)
-            parts, methods = route.path.split("/"), route.methods or set()
-            places = tuple([place for place, part in enumerate(parts) if part.startswith("{")])
-            names = [parts[place][1:-1] for place in places]
-            shape = self._shapes.setdefault(len(parts), {}).setdefault(places, {})
-            for place in places:
-                parts[place] = ""
-            for method in methods | ({"HEAD"} if "GET" in methods else set()):  # What answers GET answers HEAD too.
-                shape.setdefault(method + "/".join(parts), (operation, names))
-
-    def find(self, scope: Scope) -> PathOperation | None:
-        """Find the operation of a request, and note the path's parameters in the scope."""
-        path: str = scope["path"]
-        if (root := scope.get("root_path", "")) and path.startswith(f"{root}/"):
-            path = path[len(root) :]
-        given = path.split("/")
-        for places, operations in self._shapes.get(len(given), {}).items():
-            parts, texts = given.copy(), []
-            for place in places:
-                texts.append(parts[place])
-                parts[place] = ""
-            sought = scope["method"] + "/".join(parts)
-            # Starlette's patterns take a line feed behind a last part that is no parameter.
-            found = operations.get(sought) or operations.get(sought.removesuffix("\n"))
-            if found is not None and all(texts):
-                operation, names = found
-                scope["path_params"] = dict(zip(names, texts, strict=True))
-                return operation
-        return None
+    table: Table = {}
+    for route in routes:
+        operation = PathOperation(route, returns)
+        parts, methods = route.path.split("/"), route.methods or set()
+        places = tuple([place for place, part in enumerate(parts) if part.startswith("{")])
+        names = [parts[place][1:-1] for place in places]
+        shape = table.setdefault(len(parts), {}).setdefault(places, {})
+        for place in places:
+            parts[place] = ""
+        for method in methods | ({"HEAD"} if "GET" in methods else set()):  # What answers GET answers HEAD too.
+            shape.setdefault(method + "/".join(parts), (operation, names))
+    return table
 
 
 def _refused_options(route: CallRoute) -> Iterator[str]:
