@@ -214,10 +214,10 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
 
 
 def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
-    keys = Keys("p", 86400).at("s", 86400.0 * 10)
+    keys, numbers = Keys("p", 86400).at("s", 86400.0 * 10)
 
-    assert keys.all[:3] == ("p:{s}", "p:{s}:slots", "p:{s}:log")
-    assert keys.all[3:5] == ("p:{s}:segments", "p:{s}:played")
-    assert keys.all[5:-1] == tuple(f"p:{{s}}:seen:{n}" for n in range(34, 42))
-    assert keys.all[-1] == "p:{s}:probe"
-    assert keys.numbers == "34 35 36 37 38 39 40 41"
+    assert keys[:3] == ("p:{s}", "p:{s}:slots", "p:{s}:log")
+    assert keys[3:5] == ("p:{s}:segments", "p:{s}:played")
+    assert keys[5:-1] == tuple(f"p:{{s}}:seen:{n}" for n in range(34, 42))
+    assert keys[-1] == "p:{s}:probe"
+    assert numbers == "34 35 36 37 38 39 40 41"

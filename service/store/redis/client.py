@@ -148,6 +148,14 @@ MAX_LEFT = 20_000
 """Sessions of which a worker remembers what its last call found."""
 
 
+class SlotRange(NamedTuple):
+    """A range of slots, both ends included, and the master that serves it."""
+
+    first: int
+    last: int
+    master: Address
+
+
 class RedisClient(ABC):
     """Calls with retries.
 
@@ -187,6 +195,10 @@ class RedisClient(ABC):
         """Return the replies to a command, one of each server that accepts commits."""
 
     @abstractmethod
+    async def masters(self) -> Sequence[SlotRange]:
+        """Return a range of each server that accepts commits, ordered by lowest slot."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Close all connections."""
 
@@ -213,9 +225,9 @@ class RedisClient(ABC):
         """
         for _ in range(MAX_KEY_CORRECTIONS):
             left = self.left.get(session_id)
-            keys = self.keys.at(session_id, self.clock.now(), left.listed if left is not None else "")
-            args = (keys.numbers, self.keys.bucket_ms, *tail)
-            every = (*keys.all[:-1], *others, keys.all[-1]) if others else keys.all
+            keys, numbers = self.keys.at(session_id, self.clock.now(), left.listed if left is not None else "")
+            args = (numbers, self.keys.bucket_ms, *tail)
+            every = (*keys[:-1], *others, keys[-1])
             reply = await self.run(script, every, args, replica_seconds=self._replica_seconds)
             if reply[0] != b"KEYS":
                 return reply
@@ -355,6 +367,9 @@ class ServerClient(RedisClient):
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
         return [await self._retried(self._send, Call(command))]
 
+    async def masters(self) -> Sequence[SlotRange]:
+        return [SlotRange(0, 2**14 - 1, ("", 0))]
+
     async def close(self) -> None:
         await self._server.close()
 
@@ -362,14 +377,6 @@ class ServerClient(RedisClient):
 # -- Calls to a Redis cluster: each goes to the master that serves the slot of its first key.
 
 MAX_REDIRECTIONS = 5
-
-
-class SlotRange(NamedTuple):
-    """A range of slots, both ends included, and the master that serves it."""
-
-    first: int
-    last: int
-    master: Address
 
 
 class ClusterClient(RedisClient):

@@ -27,24 +27,23 @@ INDEX_MS = 600_000
 """Milliseconds after which an index is forgotten."""
 MAX_BUILDS = 3
 """Attempts to make an index before the store counts as unavailable."""
+_POSITION = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
+"""Where a scan stands on which master."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Listing:
-    """Lists the sessions of one server.
+    """Lists the sessions of one server, or of the masters of a cluster.
 
-    A list of all sessions scans the keys. A list by prefix reads an index of ids, which is made when such a list is
-    first asked for, and then again every ten minutes: so it never outlives its use, nor sessions for long.
+    A list of all sessions scans the keys, of one master after another. A list by prefix reads an index of ids, made
+    when such a list is first asked for, and then again every ten minutes: so it never outlives its use,
+    nor sessions for long.
     """
 
-    scan_position = re.compile(r"[0-9]{1,20}")
-    """Form of the scan's position within a cursor."""
-    has_all_keys = True
-    """Whether the server of the index has all sessions."""
-
     def __init__(self, client: RedisClient) -> None:
-        self._run, self._keys = client.run, client.keys
-        self.index_beside: Sequence[str] = (client.keys.index,) if self.has_all_keys else ()
+        self._client, self._run, self._keys = client, client.run, client.keys
+        self._has_one_server = not isinstance(client, ClusterClient)
+        self.index_beside: Sequence[str] = (client.keys.index,) if self._has_one_server else ()
         """The key of the index, where a call may name it beside those of a session; otherwise nothing."""
 
     async def add(self, ids: Sequence[str]) -> None:
@@ -78,7 +77,7 @@ class Listing:
         scan might not return them again.
         """
         scan, *carried = cursor.split("~") if cursor is not None else ("0",)
-        at = self.scan_position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
+        at = _POSITION.fullmatch(scan) and int(scan.split("-")[0]) < 2**64
         if cursor is not None and not ((carried if scan == "end" else at) and all(map(_ID.fullmatch, carried))):
             raise ValueError("not a cursor of this list")
         found = list(await self._read(carried[:limit])) if carried else []
@@ -93,19 +92,25 @@ class Listing:
 
     async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
         """Return where to go on, and the sessions in the next part of the keys."""
-        following, found = await self._scan_on(self._keys.server_probe, cursor, fewest, enough)
-        return ("end" if following == "0" else following), found
-
-    async def _scan_on(self, probe: str, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
-        args = (cursor, self._keys.session_pattern, fewest, STEPS_PER_SCAN, enough, int(fewest < WALK))
+        position, _, place = cursor.partition("-")
+        at, masters = int(place or 0), await self._client.masters()
+        if at >= len(masters):
+            return "end", ()
+        first, last, _ = masters[at]
+        probes = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
+        probe = next(key for key in probes if first <= slot_of(key) <= last)
+        args = (position, self._keys.session_pattern, fewest, STEPS_PER_SCAN, enough, int(fewest < WALK))
         _, following, rows = await self._run(scripts.SCAN, (probe,), args)
-        return scripts.text(following), sorted(scripts.listed(rows, self._keys))
+        goes_on = "end" if at + 1 == len(masters) else f"0-{at + 1}"
+        found = sorted(scripts.listed(rows, self._keys))
+        return (f"{scripts.text(following)}-{at}" if following != b"0" else goes_on), found
 
     async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
-        """Return what lists show of sessions, without those that are gone."""
-        keys = [self._keys.session(session_id) for session_id in ids]
-        _, rows = await self._run(scripts.SESSIONS, (*keys, self._keys.server_probe))
-        return scripts.listed(rows, self._keys)
+        """Return what lists show of sessions, without those that are gone; of a cluster one by one."""
+        together: Sequence[str] = [*map(self._keys.session, ids), self._keys.server_probe]
+        calls = [together] if self._has_one_server else map(self._keys.of, ids)
+        replies = await asyncio.gather(*(self._run(scripts.SESSIONS, keys) for keys in calls))
+        return [session for _, rows in replies for session in scripts.listed(rows, self._keys)]
 
     async def _page_by_prefix(self, cursor: str | None, limit: int, prefix: str) -> Page:
         after = after_of(cursor, prefix)
@@ -114,7 +119,7 @@ class Listing:
             wanted = min(limit - len(found), ROWS_AT_ONCE)
             start = f"({after}" if after else _first(prefix)
             _, ids, rows = await self._index_page(start, prefix, wanted + 1)
-            listed = scripts.listed(rows, self._keys) if self.has_all_keys else await self._read(ids[:wanted])
+            listed = scripts.listed(rows, self._keys) if self._has_one_server else await self._read(ids[:wanted])
             found += [session for session in listed if session.session_id not in ids[wanted:]]
             if len(ids) <= wanted or len(found) == limit:
                 return Page(found, cursor_after(ids[wanted - 1]) if len(ids) > wanted else None)
@@ -122,7 +127,7 @@ class Listing:
 
     async def _index_page(self, start: str, prefix: str, limit: int) -> tuple[int, Sequence[str], Sequence[Any]]:
         """Return how many ids the index has from ``start`` on, some of them, and their sessions if it has them."""
-        before_id = self._keys.before_id if self.has_all_keys else ""
+        before_id = self._keys.before_id if self._has_one_server else ""
         args = (start, b"(" + prefix.encode() + b"\xff", limit, before_id)
         for _ in range(MAX_BUILDS):
             outcome, *found = await self._run(scripts.INDEX_PAGE, (self._keys.index,), args)
@@ -141,36 +146,6 @@ class Listing:
             if sessions:
                 await self.add([session.session_id for session in sessions])
         await self._run(scripts.INDEX_BUILD, (self._keys.index,), ("complete", INDEX_MS))
-
-
-class ClusterListing(Listing):
-    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one."""
-
-    scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
-    has_all_keys = False
-
-    def __init__(self, client: ClusterClient) -> None:
-        super().__init__(client)
-        self._nodes = client
-
-    async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
-        position, _, place = cursor.partition("-")
-        at = int(place or 0)
-        masters = await self._nodes.masters()
-        if at >= len(masters):
-            return "end", ()
-        first, last, _ = masters[at]
-        probes = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
-        probe = next(key for key in probes if first <= slot_of(key) <= last)
-        following, found = await self._scan_on(probe, position, fewest, enough)
-        if following != "0":
-            return f"{following}-{at}", found
-        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), found
-
-    async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
-        keys = ((self._keys.session(session_id), self._keys.probe(session_id)) for session_id in ids)
-        replies = await asyncio.gather(*(self._run(scripts.SESSIONS, each) for each in keys))
-        return [session for _, rows in replies for session in scripts.listed(rows, self._keys)]
 
 
 def _first(prefix: str) -> str:

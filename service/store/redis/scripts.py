@@ -40,10 +40,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import base
-from ..base import GROUP, ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot, Written
+from ..base import GROUP, ArmCounts, Commit, Counts, Listed, Snapshot, Written
 from .connection import RedisArgument
 
 BUCKETS_PER_WINDOW = 4
@@ -52,23 +52,14 @@ OLDEST, NEWEST = -6, 1
 MAX_AHEAD = 8
 """Buckets later than the present one that may be what event ids go to, after a clock was set back: two windows."""
 _LISTED_BUCKET = re.compile(r"([0-9]+)=([0-9]+)")
-_RECORDS, _LOG, _PROBE = ":slots", ":log", ":probe"
-_SEGMENTS, _PLAYED, _SEEN = ":segments", ":played", ":seen:"
+RECORDS_KEY, LOG_KEY, SEGMENTS_KEY, PLAYED_KEY = BESIDE = (":slots", ":log", ":segments", ":played")
+"""What stands behind the key of a session in those of what is permanent beside it."""
+SEEN_KEY, NAMES_KEY, PROBE_KEY = ":seen:", ":copy:list:names", ":probe"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
 SAMPLE = b"~"
 COUNTED = b"#"
 """Kind bytes of the fields of a session that hold its history, and its counts of arms; a number follows."""
-
-
-class SessionKeys(NamedTuple):
-    """The keys of a session that scripts may read or write at a given time."""
-
-    all: Sequence[str]
-    """In the order in which scripts expect them: of the session, beside it, of its buckets, and one that never
-    exists."""
-    numbers: str
-    """Numbers of the buckets, separated by spaces."""
 
 
 @lru_cache(maxsize=256)
@@ -134,7 +125,7 @@ class Keys:
 
     def __init__(self, prefix: str, window_seconds: float) -> None:
         self.bucket_ms = max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW))
-        self.server_probe, self.before_id = prefix + _PROBE, f"{prefix}:{{"
+        self.server_probe, self.before_id = prefix + PROBE_KEY, f"{prefix}:{{"
         self.session_pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", prefix) + ":{*}"
         self.index, self.sweeper, self.schemas = f"{prefix}:index", f"{prefix}:sweeper", f"{prefix}:schemas"
         self._due = f"{prefix}:due:"
@@ -147,62 +138,41 @@ class Keys:
         """Return the session id in the key of a session hash."""
         return session_key[len(self.before_id) : -1]
 
-    def records(self, session_id: str) -> str:
-        """Return the key of the hash with records beside the state."""
-        return self.session(session_id) + _RECORDS
+    def of(self, session_id: str, *parts: str) -> tuple[str, ...]:
+        """Return the key of a session hash, those with these parts behind it, and one that never exists.
 
-    def log(self, session_id: str) -> str:
-        """Return the key of the session's log."""
-        return self.session(session_id) + _LOG
-
-    def segments(self, session_id: str) -> tuple[str, str]:
-        """Return the keys of the hash of segments, and of the sorted set of when they were played."""
-        session = self.session(session_id)
-        return (session + _SEGMENTS, session + _PLAYED)
-
-    def seen(self, session_id: str, number: int) -> str:
-        """Return the key of a time bucket.
-
-        Parameters
-        ----------
-        session_id : of the session
-        number : Unix milliseconds by the store's clock at which the bucket begins, divided by its length
+        Deleting the last one shows whether the server may write. The part of a bucket is ``SEEN_KEY`` and the Unix
+        milliseconds by the store's clock at which it begins, divided by its length.
         """
-        return f"{self.session(session_id)}{_SEEN}{number}"
+        key = f"{self.before_id}{session_id}}}"
+        return (key, *(key + part for part in parts), key + PROBE_KEY)
 
     def copies(self, session_id: str, token: str) -> str:
         """Return what the keys of copies begin with; the name of the part follows.
 
         Parameters
         ----------
-        session_id : of the session that is exported or restored, or whose segments are listed
-        token : made at random for one export or one restoring; the list's is the same for all
+        session_id : of the session that is exported or restored
+        token : made at random for one export or one restoring
         """
         return f"{self.session(session_id)}:copy:{token}:"
 
-    def whole(self, session_id: str) -> tuple[str, ...]:
-        """Return the keys that have a session's name alone: all but time buckets."""
-        key = self.session(session_id)
-        return (key, key + _RECORDS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
-
-    def at(self, session_id: str, seconds: float, listed: str = "") -> SessionKeys:
-        """Return the keys of a session at a time.
+    def at(self, session_id: str, seconds: float, listed: str = "") -> tuple[tuple[str, ...], str]:
+        """Return the keys of a session that scripts may read or write, and the numbers of the buckets among them.
 
         Parameters
         ----------
         session_id : of the session
         seconds : Unix seconds by the store's clock
         listed : field ``buckets`` of the session, as far as it is known
-        """
-        key = f"{self.before_id}{session_id}}}"
-        numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), listed)
-        whole = (key, key + _RECORDS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
-        buckets = [f"{key}{_SEEN}{number}" for number in numbers]
-        return SessionKeys((*whole, *buckets, key + _PROBE), joined)
 
-    def probe(self, session_id: str) -> str:
-        """Return a key of the session that never exists; deleting it shows whether the server may write."""
-        return self.session(session_id) + _PROBE
+        Returns
+        -------
+        The keys in the order in which scripts expect them: of the session, beside it, of its buckets, and one that
+        never exists. The numbers are separated by spaces.
+        """
+        numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), listed)
+        return self.of(session_id, *BESIDE, *[SEEN_KEY + number for number in numbers]), joined
 
     def due(self, shard: int) -> str:
         """Return the key of one shard of reminders."""
@@ -281,8 +251,6 @@ ANNOUNCE = Script("announce", writes=True, retry=0.1)
 
 # -- Arguments and replies of the scripts as the contract's types.
 
-FIELD_BYTES = len(EVENT) + base.DIGEST_BYTES
-"""Length of a field that stands for an event id: its kind byte and the digest."""
 END_OF_TIME = 253_402_300_800
 """Unix seconds of the first moment that no date can name."""
 _NOTHING = Written(version="", state=b"")
@@ -360,11 +328,11 @@ def plain_call(
         buckets, deadlines, since, until = buckets_of(left.listed, width, now_ms // width)
         if until <= now_ms:
             return None
-    names = [key, *(f"{key}{_SEEN}{number}" for number in buckets)]
+    names = [key, *(f"{key}{SEEN_KEY}{number}" for number in buckets)]
     if idle:
-        names += [key + part for part in (_RECORDS, _LOG, _SEGMENTS, _PLAYED)]
+        names += [key + part for part in BESIDE]
     elif written.records:
-        names.append(key + _RECORDS)
+        names.append(key + RECORDS_KEY)
     records, dropped = list[bytes](), list[bytes]()
     if written.records:
         records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
@@ -419,18 +387,6 @@ def _items(values: Mapping[bytes, bytes | None]) -> list[bytes]:
     return [item for name, value in values.items() if value is not None for item in (name, value)]
 
 
-def read_known(reply: Sequence[bytes]) -> Known:
-    """Read what the store remembers, from a KNOWN reply.
-
-    Parameters
-    ----------
-    reply : fields of the event ids, one behind the other, then field and answer of each idempotency key
-    """
-    events, *items = reply
-    duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
-    return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
-
-
 _ROW = struct.Struct(f">{len(ArmCounts._fields)}d")
 
 
@@ -449,30 +405,6 @@ def pack_counts(rows: base.Rows) -> dict[bytes, bytes]:
             struct.pack(">Bd", base.DOUBLE, count) if count else b"\0" for count in ArmCounts(*row)
         ]
     return {name: b"".join(vector) for name, vector in vectors.items()}
-
-
-def read_segments(reply: Sequence[Any]) -> ReadSegments:
-    """Read segments, as of a version.
-
-    Parameters
-    ----------
-    reply : the version, the record of each segment that was asked for (None where there is none), and name and last
-        slot of each segment played least recently
-    """
-    version, records, oldest = reply
-    pairs = zip(oldest[1::2], oldest[::2], strict=True)
-    return ReadSegments(text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs])
-
-
-def read_log(reply: Sequence[Any]) -> Log:
-    """Read what lists show of a session, and entries of its log.
-
-    Parameters
-    ----------
-    reply : ``about`` (None where there is none), and position and fields of each entry; the last field is the entry
-    """
-    about, entries = reply
-    return Log(about or b"", [LogEntry(text(position), fields[-1]) for position, fields in entries])
 
 
 def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:

@@ -9,12 +9,15 @@ from zlib import crc32
 
 from ...errors import StoreUnavailableError
 from ..base import (
+    DIGEST_BYTES,
     Commit,
     Committed,
     Conflict,
     Counts,
     KeysApartError,
+    Known,
     Log,
+    LogEntry,
     NewSession,
     NotFound,
     Outcome,
@@ -25,9 +28,9 @@ from ..base import (
     WholeSession,
 )
 from . import scripts
-from .client import ClusterClient, RedisClient, client_of
-from .listing import ClusterListing, Listing
-from .scripts import ANSWER, SAMPLE
+from .client import RedisClient, client_of
+from .listing import Listing
+from .scripts import ANSWER, EVENT, SAMPLE
 from .transfer import Transfer
 
 # -- Histories of sessions in a Redis server.
@@ -44,11 +47,11 @@ class RedisHistory:
 
     async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
         args = (repr(created_at), SAMPLE + b"%d" % place, sample)
-        reply = await self._run(scripts.RECORD_SAMPLE, self._held_in(session_id), args)
+        reply = await self._run(scripts.RECORD_SAMPLE, self._keys.of(session_id), args)
         return int(reply[1]) if reply[0] == b"OK" else None
 
     async def read(self, session_id: str) -> Mapping[int, bytes] | None:
-        reply = await self._run(scripts.READ_SAMPLES, self._held_in(session_id), (SAMPLE + b"*",))
+        reply = await self._run(scripts.READ_SAMPLES, self._keys.of(session_id), (SAMPLE + b"*",))
         if reply[0] != b"OK":
             return None
         found = zip(reply[1][::2], reply[1][1::2], strict=True)
@@ -56,10 +59,7 @@ class RedisHistory:
 
     async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
         fields = [SAMPLE + b"%d" % place for place in dropped]
-        await self._run(scripts.THIN_SAMPLES, self._held_in(session_id), (left, *fields))
-
-    def _held_in(self, session_id: str) -> Sequence[str]:
-        return (self._keys.session(session_id), self._keys.probe(session_id))
+        await self._run(scripts.THIN_SAMPLES, self._keys.of(session_id), (left, *fields))
 
 
 # -- Reminders of due decisions in a Redis server.
@@ -131,8 +131,7 @@ class RedisStore:
         self._run, self._run_on_session, self._keys = client.run, client.run_on_session, client.keys
         self.now = client.clock.now
         self.reminders, self.history = RedisReminders(client), RedisHistory(client)
-        self._listing = ClusterListing(client) if isinstance(client, ClusterClient) else Listing(client)
-        self._transfer = Transfer(client)
+        self._listing, self._transfer = Listing(client), Transfer(client)
         self.list, self.count, self.export = self._listing.page, self._listing.count, self._transfer.export
         self._warned = False
 
@@ -156,7 +155,7 @@ class RedisStore:
         return scripts.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
-        keys = (self._keys.session(session_id), self._keys.probe(session_id))
+        keys = self._keys.of(session_id)
         reply = await self._run(scripts.LOAD, keys)
         return scripts.snapshot(reply[1]) if reply[0] == b"OK" else None
 
@@ -180,10 +179,16 @@ class RedisStore:
             return Committed(None if later is None else scripts.snapshot(later))
         if outcome == b"CONFLICT":
             return Conflict(scripts.snapshot(reply[1]))
-        return NotFound() if outcome == b"NOT_FOUND" else scripts.read_known(reply[1])
+        if outcome == b"NOT_FOUND":
+            return NotFound()
+        # KNOWN: fields of the event ids, one behind the other, then field and answer of each idempotency key.
+        events, *items = reply[1]
+        width = len(EVENT) + DIGEST_BYTES
+        duplicates = frozenset(events[at + len(EVENT) : at + width] for at in range(0, len(events), width))
+        return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        keys, cursor = (self._keys.records(session_id), self._keys.probe(session_id)), b"0"
+        (_, *keys), cursor = self._keys.of(session_id, scripts.RECORDS_KEY), b"0"
         records = PackedRecords()
         while True:
             _, cursor, items = await self._run(scripts.RECORDS, keys, (cursor, RECORDS_AT_ONCE))
@@ -192,36 +197,42 @@ class RedisStore:
                 return records
 
     async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
-        keys = (self._keys.session(session_id), self._keys.probe(session_id))
+        keys = self._keys.of(session_id)
         reply = await self._run(scripts.COUNTS, keys, arms)
         return scripts.read_counts(reply[1]) if reply[0] == b"OK" else None
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
-        keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))
+        keys = self._keys.of(session_id, scripts.SEGMENTS_KEY, scripts.PLAYED_KEY)
         reply = await self._run(scripts.SEGMENTS, keys, (oldest, len(names), *names))
-        return scripts.read_segments(reply[1]) if reply[0] == b"OK" else None
+        if reply[0] != b"OK":
+            return None
+        version, records, played = reply[1]
+        pairs = zip(played[1::2], played[::2], strict=True)
+        return ReadSegments(
+            scripts.text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs]
+        )
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
     ) -> Sequence[bytes]:
-        keys = (self._keys.segments(session_id)[1], self._names_of(session_id))
+        _, *keys = self._keys.of(session_id, scripts.PLAYED_KEY, scripts.NAMES_KEY)
         start, first, last = after and b"(" + after, *((b"+", b"-") if backwards else (b"-", b"+"))
         args = (start or first, last, limit, int(backwards), int(after is None), NAMES_MS)
-        _, names = await self._run(scripts.SEGMENT_NAMES, (*keys, self._keys.probe(session_id)), args)
+        _, names = await self._run(scripts.SEGMENT_NAMES, keys, args)
         found: Sequence[bytes] = names
         return found
 
-    def _names_of(self, session_id: str) -> str:
-        """Return the key under which the names of a session's segments are in their order."""
-        return f"{self._keys.copies(session_id, 'list')}names"
-
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
-        keys = (self._keys.session(session_id), self._keys.log(session_id), self._keys.probe(session_id))
+        keys = self._keys.of(session_id, scripts.LOG_KEY)
         reply = await self._run(scripts.LOG, keys, (f"({after}" if after else "-", limit))
-        return scripts.read_log(reply[1]) if reply[0] == b"OK" else None
+        if reply[0] != b"OK":
+            return None
+        about, entries = reply[1]
+        return Log(about or b"", [LogEntry(scripts.text(position), fields[-1]) for position, fields in entries])
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._run_on_session(scripts.DELETE, session_id, (), (self._names_of(session_id),))
+        _, names, _ = self._keys.of(session_id, scripts.NAMES_KEY)
+        reply = await self._run_on_session(scripts.DELETE, session_id, (), (names,))
         return bool(reply[0] == b"OK")
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:

@@ -10,7 +10,7 @@ from ..base import GROUP, ArmCounts, NewSession, Snapshot, WholeSession
 from . import scripts
 from .client import RedisClient
 from .connection import RedisArgument
-from .scripts import ANSWER, COUNTED, EVENT, pack_counts
+from .scripts import ANSWER, BESIDE, COUNTED, EVENT, SEEN_KEY, pack_counts
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -37,7 +37,7 @@ class Transfer:
             return None
         numbers, deadlines = map(scripts.text, reply[1][::2]), reply[1][1::2]
         buckets = sorted(zip(numbers, (int(deadline) / 1000 for deadline in deadlines), strict=True))
-        probe = self._keys.probe(session_id)
+        _, probe = self._keys.of(session_id)
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
         snapshot: Snapshot = scripts.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
@@ -77,36 +77,29 @@ class Transfer:
         -------
         The script's outcome: OK, or another and the fields of the session that has this id.
         """
-        parts = self._keys.copies(session_id, secrets.token_hex(8))
-        await self._put(f"{parts}slots", whole.records.items())
-        await self._put(f"{parts}session", pack_counts(whole.counts).items())
-        await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
-        played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
-        await self._put(f"{parts}played", played, "ZADD")
-        buckets = self._buckets(whole.events)
-        for number, digests in buckets.items():
-            await self._put(f"{parts}seen:{number}", ((EVENT + digest, b"") for digest in digests))
+        copies, buckets = self._keys.copies(session_id, secrets.token_hex(8)), self._buckets(whole.events)
+        parts: dict[str, Iterable[tuple[bytes, bytes]]] = {
+            "session": pack_counts(whole.counts).items(),
+            "slots": whole.records.items(),
+            "segments": ((name, record) for name, (_, record) in whole.segments.items()),
+            "played": ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items()),
+        }
+        session, *beside, probe = self._keys.of(session_id, *BESIDE)
+        keys = [session, *beside, *(copies + name for name in parts)]
+        parts |= {f"seen:{n}": ((EVENT + digest, b"") for digest in digests) for n, digests in buckets.items()}
+        for name, items in parts.items():
+            await self._put(copies + name, items, "ZADD" if name == "played" else "HSET")
         if new.answer is not None:
             key, answer = new.answer
             buckets.setdefault(present := self._present(), [])
-            await self._put(f"{parts}seen:{present}", [(ANSWER + key, answer)])
-        seen = [(f"{parts}seen:{n}", self._keys.seen(session_id, n)) for n in buckets]
+            await self._put(f"{copies}seen:{present}", [(ANSWER + key, answer)])
+        keys += [key for n in buckets for key in (f"{copies}seen:{n}", f"{session}{SEEN_KEY}{n}")]
         deadlines = [(number + AHEAD) * self._keys.bucket_ms for number in buckets]
         listed = " ".join(f"{number}={deadline}" for number, deadline in zip(buckets, deadlines, strict=True))
-        keys = (
-            *self._keys.whole(session_id),
-            f"{parts}session",
-            f"{parts}slots",
-            f"{parts}segments",
-            f"{parts}played",
-            *(key for pair in seen for key in pair),
-            self._keys.probe(session_id),
-        )
-        snapshot = whole.snapshot
-        created_at = f"{snapshot.created_at:.6f}"
-        fields = (new.version, snapshot.spec, snapshot.state, created_at, new.about)
+        created_at = f"{whole.snapshot.created_at:.6f}"
+        fields = (new.version, whole.snapshot.spec, whole.snapshot.state, created_at, new.about)
         tail: Sequence[RedisArgument] = (*fields, new.idle_ttl_ms or 0, listed, *deadlines)
-        return await self._run(scripts.RESTORE, keys, tail)
+        return await self._run(scripts.RESTORE, [*keys, probe], tail)
 
     def _buckets(self, events: Iterable[tuple[float, Sequence[bytes]]]) -> dict[int, list[bytes]]:
         """Return digests by the number of the bucket that is forgotten when they are, or of the present one."""
