@@ -10,7 +10,7 @@ import shutil
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..store import check_capabilities, open_store
 from ..store.base import StoreOptions
 from ..store.embedded import LONGEST_SOCKET_PATH, SOCKET, EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError, choose_program, writers_of
-from ..store.redis.client import Examination, Server, examine
+from ..store.redis.client import examine
 
 # -- What ``doctor`` finds.
 
@@ -71,59 +71,64 @@ FULL = 0.8
 GIB = 2**30
 
 
-def check(found: Examination, settings: Settings, now: float | None = None) -> Iterator[Finding]:
+Info = Mapping[str, str]
+"""What a server says: see ``examine``."""
+
+
+def check(
+    servers: Sequence[Info], missing: Sequence[str] | None, settings: Settings, now: float | None = None
+) -> Iterator[Finding]:
     """Judge what the servers say.
 
     Parameters
     ----------
-    found : what the servers were asked, of all servers of the store
+    servers, missing : as ``examine`` returns them
     settings : of the service, as it would use them
     now : Unix seconds of this machine's clock; by default now
     """
-    if not found.servers:
+    if not servers:
         text = "can't check version, append-only file, memory, replicas and clock: this user may not run INFO"
         yield warning("server", text, "ACL SETUSER ... +info, or see to them in the server's own settings")
-    for server in found.servers:
-        yield _version(server)
-        yield from _persistence(server, embedded=settings.store_url.scheme == "embedded")
-        yield from _memory(server)
-        yield _replicas(server, settings)
-        yield from _clock(server, time.time() if now is None else now)
-    yield _rights(found.missing)
+    for info in servers:
+        yield _version(info)
+        yield from _persistence(info, embedded=settings.store_url.scheme == "embedded")
+        yield from _memory(info)
+        yield _replicas(info, settings)
+        yield from _clock(info, time.time() if now is None else now)
+    yield _rights(missing)
 
 
-def _version(server: Server) -> Finding:
-    info = server.info
+def _version(info: Info) -> Finding:
     name = "valkey" if "valkey_version" in info else "redis"
-    text = str(info.get("valkey_version") or info.get("redis_version", ""))
+    text = info.get("valkey_version") or info.get("redis_version", "")
     numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
     if numbers < OLDEST:
         return error("server", f"{name} {text or 'of unknown version'}", "use Redis 6.2 or newer, or any Valkey")
     return ok("server", f"{name} {text}")
 
 
-def _persistence(server: Server, *, embedded: bool) -> Iterator[Finding]:
-    if str(server.info.get("aof_enabled")) != "1":
+def _persistence(info: Info, *, embedded: bool) -> Iterator[Finding]:
+    if info.get("aof_enabled") != "1":
         yield error("append-only file", "off: a restart loses what was acknowledged", "set appendonly yes")
         return
-    if server.info.get("aof_last_write_status", "ok") != "ok":
+    if info.get("aof_last_write_status", "ok") != "ok":
         yield error("append-only file", "the last write failed", "give its disk room, or mend it")
     where = "BANDIT_APPENDFSYNC" if embedded else "appendfsync"
-    if server.appendfsync is None:
+    fsync = info.get("appendfsync")
+    if fsync is None:
         text = "on; this user may not read appendfsync"
         yield warning("append-only file", text, "see that it is `always` in the server's own settings")
-    elif server.appendfsync == "always":
+    elif fsync == "always":
         yield ok("append-only file", "on, and written to disk before each answer")
-    elif server.appendfsync == "everysec":
+    elif fsync == "everysec":
         text = "on, written to disk once a second: a machine that dies loses up to two seconds"
         yield warning("append-only file", text, f"set {where} to always if that is too much")
     else:
         yield error("append-only file", "on, written to disk when the system likes", f"set {where} to always")
 
 
-def _memory(server: Server) -> Iterator[Finding]:
-    info = server.info
-    used, most = int(str(info.get("used_memory", 0))), int(str(info.get("maxmemory", 0)))
+def _memory(info: Info) -> Iterator[Finding]:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         yield error("eviction", f"{policy}: a full store drops sessions", "set maxmemory-policy noeviction")
@@ -137,9 +142,9 @@ def _memory(server: Server) -> Iterator[Finding]:
         yield ok("memory", f"{used / GIB:.2f} of {most / GIB:.2f} GiB used")
 
 
-def _replicas(server: Server, settings: Settings) -> Finding:
-    attached, wanted = int(str(server.info.get("connected_slaves", 0))), settings.min_replicas
-    if server.info.get("role") == "slave":
+def _replicas(info: Info, settings: Settings) -> Finding:
+    attached, wanted = int(info.get("connected_slaves", 0)), settings.min_replicas
+    if info.get("role") == "slave":
         return error("replicas", "this server is a replica, which accepts no commits", "name the master in the URL")
     if attached < wanted:
         text = f"{attached} attached, BANDIT_MIN_REPLICAS is {wanted}: every commit is refused"
@@ -150,11 +155,11 @@ def _replicas(server: Server, settings: Settings) -> Finding:
     return ok("replicas", f"{attached} attached, commits wait for {wanted}")
 
 
-def _clock(server: Server, now: float) -> Iterator[Finding]:
-    told = server.info.get("server_time_usec")
+def _clock(info: Info, now: float) -> Iterator[Finding]:
+    told = info.get("server_time_usec")
     if told is None:
         return
-    ahead = int(str(told)) / 1e6 - now
+    ahead = int(told) / 1e6 - now
     if abs(ahead) > CLOCK_SECONDS:
         text = f"the store's differs from this machine's by {ahead:+.1f} s; windows go by the store's"
         yield warning("clock", text, "run a time service (NTP) on both machines")
@@ -199,7 +204,7 @@ def check_store(settings: Settings) -> Iterator[Finding]:
 def _servers(settings: Settings, url: str) -> Iterator[Finding]:
     options = StoreOptions(prefix=settings.key_prefix, min_replicas=settings.min_replicas)
     try:
-        found = asyncio.run(examine(url, options))
+        servers, missing = asyncio.run(examine(url, options))
     except StoreUnavailableError as away:
         yield error("store", f"{settings.store_url}: {away}", "start it, or correct BANDIT_STORE_URL")
         return
@@ -208,7 +213,7 @@ def _servers(settings: Settings, url: str) -> Iterator[Finding]:
         return
     name = settings.store_url if settings.store_url.scheme != "embedded" else f"embedded in {settings.data_dir}"
     yield ok("store", f"{name} answers")
-    yield from check(found, settings)
+    yield from check(servers, missing, settings)
     try:
         yield asyncio.run(_schemas(url, options))
     except StoreUnavailableError as refused:

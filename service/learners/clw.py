@@ -10,15 +10,13 @@ better by a constant: here the order of the paper's bound holds, and not its con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from . import maths as exponential_weights
-from . import tsallis as tsallis_weights
+from . import maths, tsallis
 from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, at, draw
 from .dbgd import Rates
 from .maths import (
@@ -50,18 +48,8 @@ BaseKind = Annotated[
 ]
 
 
-class Base(NamedTuple):
-    """How weights, kept as logarithms for EXP3, make a distribution, and what becomes of them when arms change."""
-
-    probabilities: Callable[[FloatArray], FloatArray]
-    without: Callable[[FloatArray, IntArray], FloatArray]
-    joined: Callable[[FloatArray, int], FloatArray]
-
-
-BASES = {
-    "exp3": Base(exponential_weights.probabilities, exponential_weights.without, exponential_weights.joined),
-    "tsallis": Base(tsallis_weights.probabilities, tsallis_weights.without, tsallis_weights.joined),
-}
+BASES: dict[str, Any] = {"exp3": maths, "tsallis": tsallis}
+"""Modules that make a distribution of weights, kept as logarithms for EXP3, and change these when arms change."""
 
 
 def check_window(schedule: str, max_delay: int) -> None:
@@ -136,7 +124,7 @@ class Clw(ArmLearner[State]):
     state_type: ClassVar = State
     second_stream: ClassVar = True
 
-    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Base) -> None:
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Any) -> None:
         super().__init__(n_arms, learning_rate, mode)
         self._base = base
         self._schedule = schedule

@@ -15,7 +15,6 @@ from service.commands.doctor_store import Level
 from service.settings import Settings, StoreUrl
 from service.store import open_store
 from service.store.base import NewSession
-from service.store.redis.client import Examination, Server
 from tests.support.compose import COMPOSE
 from tests.support.running import RunningService
 
@@ -40,8 +39,8 @@ def _no_settings_from_outside(monkeypatch):
 
 def judge(info=(), fsync="always", missing=(), **settings):
     settings = Settings(**{"store_url": StoreUrl("redis://r"), "min_replicas": 1} | settings)
-    found = Examination([Server(WELL | dict(info), fsync)], missing)
-    return {each.subject: each for each in doctor_store.check(found, settings, NOW)}
+    server = WELL | dict(info) | ({} if fsync is None else {"appendfsync": fsync})
+    return {each.subject: each for each in doctor_store.check([server], missing, settings, NOW)}
 
 
 def test_a_server_as_it_should_be_is_well():

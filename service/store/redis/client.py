@@ -202,7 +202,7 @@ class RedisClient(ABC):
     async def close(self) -> None:
         """Close all connections."""
 
-    async def servers(self) -> Sequence[Mapping[str, object]]:
+    async def servers(self) -> Sequence[Mapping[str, str]]:
         """Return the lines of INFO, by name, of each server that accepts commits."""
         return [
             dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
@@ -487,34 +487,14 @@ _CALLED = re.compile(rb"redis\.call\('([A-Z]+)'")
 _SCRIPTS = [each for each in vars(scripts).values() if isinstance(each, scripts.Script)]
 
 
-class Server(NamedTuple):
-    """One server that accepts commits.
-
-    Attributes
-    ----------
-    info : the lines of INFO
-    appendfsync : None where this user may not read it
-    """
-
-    info: Mapping[str, object]
-    appendfsync: str | None
-
-
-class Examination(NamedTuple):
-    """What the servers of a store say.
-
-    Attributes
-    ----------
-    servers : none where this user may not run INFO
-    missing : commands that the store's user may not run; None where the server can't tell (before Redis 7)
-    """
-
-    servers: Sequence[Server]
-    missing: Sequence[str] | None
-
-
-async def examine(url: str, options: StoreOptions) -> Examination:
+async def examine(url: str, options: StoreOptions) -> tuple[Sequence[Mapping[str, str]], Sequence[str] | None]:
     """Read what the servers at a store URL say; which commands are needed depends on the options.
+
+    Returns
+    -------
+    Of each server that accepts commits the lines of INFO, and ``appendfsync`` if this user may read it; no server
+    where this user may not run INFO. Then the commands that the store's user may not run; None where the server
+    can't tell (before Redis 7).
 
     Raises
     ------
@@ -528,15 +508,16 @@ async def examine(url: str, options: StoreOptions) -> Examination:
     client = client_of(url, options)
     try:
         told, *missing = await client.run(scripts.MAY_RUN, (client.keys.server_probe,), names)
-        servers = list[Server]()
+        servers: Sequence[Mapping[str, str]] = ()
         try:
-            servers = [Server(info, None) for info in await client.servers()]
+            servers = await client.servers()
         except StoreUnavailableError as error:
             if not str(error).startswith(NO_PERMISSION.reason):
                 raise
         with suppress(StoreUnavailableError):
             replies = await client.ask_each("CONFIG", "GET", "appendfsync") if servers else ()
-            servers = [Server(info, reply[1].decode()) for (info, _), reply in zip(servers, replies, strict=True)]
-        return Examination(servers, None if told == b"UNKNOWN" else [name.decode() for name in missing])
+            pairs = zip(servers, replies, strict=True)
+            servers = [{**info, "appendfsync": reply[1].decode()} for info, reply in pairs]
+        return servers, None if told == b"UNKNOWN" else [name.decode() for name in missing]
     finally:
         await client.close()

@@ -279,7 +279,7 @@ class RedisStore:
             policy = info.get("maxmemory_policy", "noeviction")
             if policy != "noeviction":
                 found.append(f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction")
-            if str(info.get("aof_enabled")) == "0":
+            if info.get("aof_enabled") == "0":
                 found.append("appendonly is off: what was acknowledged may be lost when the store stops")
         return list(dict.fromkeys(found))
 
