@@ -10,14 +10,14 @@ better by a constant: here the order of the paper's bound holds, and not its con
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
 from . import maths, tsallis
-from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, at, draw
+from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, Spec, at, draw
 from .dbgd import Rates
 from .maths import (
     MAX_RANDOM_DELAY,
@@ -52,32 +52,27 @@ BASES: dict[str, Any] = {"exp3": maths, "tsallis": tsallis}
 """Modules that make a distribution of weights, kept as logarithms for EXP3, and change these when arms change."""
 
 
-def check_window(schedule: str, max_delay: int) -> None:
-    """Refuse a window of the random schedule that is too long to be kept.
+class CompositeSpec(Spec):
+    """A learner that is wrapped: what its schedule follows from."""
 
-    Raises
-    ------
-    ValueError
-        for the random schedule with a max_delay above 10,000.
-    """
-    if schedule == "random" and max_delay > MAX_RANDOM_DELAY:
-        raise FieldValueError(
-            "max_delay", f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}"
-        )
+    max_delay: MaxDelay
+    schedule: ScheduleKind = "blocks"
+
+    @model_validator(mode="after")
+    def _window_is_kept(self) -> Self:
+        if self.schedule == "random" and self.max_delay > MAX_RANDOM_DELAY:
+            raise FieldValueError(
+                "max_delay",
+                f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}",
+            )
+        return self
 
 
-class ClwSpec(ArmsSpec, OneRateSpec):
+class ClwSpec(CompositeSpec, ArmsSpec, OneRateSpec):
     """CLW: arm known, slot unknown; holds an arm for about 2 max_delay slots and learns once from it."""
 
     kind: Literal["clw"] = "clw"
-    max_delay: MaxDelay
-    schedule: ScheduleKind = "blocks"
     base: BaseKind | None = None
-
-    @model_validator(mode="after")
-    def _window_is_kept(self) -> ClwSpec:
-        check_window(self.schedule, self.max_delay)
-        return self
 
     def build_schedule(self) -> Schedule:
         """Make the schedule."""
@@ -176,17 +171,10 @@ class Clw(ArmLearner[State]):
 # -- CLW-BCO: the composite-loss wrapper (Cesa-Bianchi et al. 2018) around the (K+1)-point method.
 
 
-class ClwMbcoSpec(TwoRatesSpec):
+class ClwMbcoSpec(CompositeSpec, TwoRatesSpec):
     """CLW-BCO: bundles of dim+1 losses, slot unknown; holds a point for about 2 max_delay slots."""
 
     kind: Literal["clw_mbco"] = "clw_mbco"
-    max_delay: MaxDelay
-    schedule: ScheduleKind = "blocks"
-
-    @model_validator(mode="after")
-    def _window_is_long_enough(self) -> ClwMbcoSpec:
-        check_window(self.schedule, self.max_delay)
-        return self
 
     def theorem_rates(self, horizon: int, scale: float) -> Rates:
         """Return eta for the number of updates and delta for the number of slots."""
