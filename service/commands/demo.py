@@ -11,15 +11,15 @@ import random
 import re
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 import webbrowser
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 from rich.console import Group as Lines
 from rich.live import Live
@@ -55,15 +55,15 @@ CONTROL_SHARE = 0.2
 RECENT_SECONDS = 10.0
 
 
-@dataclass
-class Moment:
+class Moment(NamedTuple):
     """What one group saw and did within one step, which began ``at`` seconds after the start."""
 
     at: float
-    best: str = ""
-    visitors: int = 0
-    clicks: int = 0
-    saw_best: int = 0
+    best: str
+    visitors: int
+    saw_best: int
+    clicks: int
+    """Of these visitors, whenever they come."""
 
 
 @dataclass
@@ -72,19 +72,22 @@ class Group:
 
     Attributes
     ----------
-    moments : of the last ``RECENT_SECONDS``; clicks belong to the moment of the visit
+    visitors, clicks : since the start
+    moments : of the last ``RECENT_SECONDS``
     """
 
     session: Session
-    total: Moment = field(default_factory=lambda: Moment(0.0))
+    visitors: int = 0
+    clicks: int = 0
     moments: deque[Moment] = field(default_factory=deque)
 
-    def begin(self, at: float, best: str) -> Moment:
-        """Begin a step with this best item, forget what is no longer recent, and return the counts of the step."""
-        while self.moments and self.moments[0].at < at - RECENT_SECONDS:
+    def note(self, moment: Moment) -> None:
+        """Count a moment, and forget those that are no longer recent."""
+        while self.moments and self.moments[0].at < moment.at - RECENT_SECONDS:
             self.moments.popleft()
-        self.moments.append(Moment(at, best))
-        return self.moments[-1]
+        self.moments.append(moment)
+        self.visitors += moment.visitors
+        self.clicks += moment.clicks
 
     def rate(self) -> float:
         """Return the share of the recent visitors who clicked, or will."""
@@ -97,7 +100,7 @@ class Group:
 
     def total_rate(self) -> float:
         """Return the share of all visitors who clicked, or will."""
-        return _share(self.total.clicks, self.total.visitors)
+        return _share(self.clicks, self.visitors)
 
 
 def _share(part: int, whole: int) -> float:
@@ -158,18 +161,16 @@ class Shop:
                 group.session.feedbacks(events, on_surplus="skip")
 
     def _visit(self, group: Group, at: float, count: int) -> None:
-        best = self.best(at)
-        moment = group.begin(at, best)
-        for action in group.session.acts(count, exclude=self.sold_out(at)):
-            moment.visitors += 1
-            moment.saw_best += action.label == best
+        best, saw_best, clicks = self.best(at), 0, 0
+        actions = group.session.acts(count, exclude=self.sold_out(at))
+        for action in actions:
+            saw_best += action.label == best
             rate = BEST_RATE if action.label == best else self._others[str(action.label)]
             if self._random.random() < rate:
-                moment.clicks += 1
+                clicks += 1
                 due = at + min(self._random.expovariate(1 / CLICK_SECONDS), 0.9 * WINDOW_SECONDS)
                 heapq.heappush(self._clicks, (due, next(self._number), group, action))
-        for name in ("visitors", "clicks", "saw_best"):
-            setattr(group.total, name, getattr(group.total, name) + getattr(moment, name))
+        group.note(Moment(at, best, len(actions), saw_best, clicks))
 
 
 # -- What the demo shows in the terminal: the click rates side by side, and what goes on in the shop.
@@ -218,7 +219,7 @@ def summary(shop: Shop) -> str:
 
 def visitors(shop: Shop) -> int:
     """Return how many came."""
-    return shop.learner.total.visitors + shop.control.total.visitors
+    return shop.learner.visitors + shop.control.visitors
 
 
 # -- The service of the demo: a process of its own on a free port, with its sessions in memory.
@@ -241,27 +242,21 @@ def running_service(port: int) -> Iterator[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
     flags = ("--store-url", "memory://", "--port", str(port), "--log-sample", "0")
     command = [sys.executable, "-m", PACKAGE, *flags]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=kept) as process:  # noqa: S603 - ourselves
-        url: Future[str] = Future()
-        last: deque[str] = deque(maxlen=3)
-
-        def read() -> None:
-            # What it logs is read to its end, so that its pipe never fills.
-            for line in process.stderr or ():
-                last.append(line.strip())
-                if (found := _LISTENING.search(line)) and not url.done():
-                    url.set_result(found[1])
-            if not url.done():
-                url.set_result("")
-
-        threading.Thread(target=read, daemon=True).start()
+    # What it logs goes to a file: a pipe that nobody reads would fill.
+    with (
+        tempfile.NamedTemporaryFile() as log,
+        subprocess.Popen(command, stderr=log, env=kept) as process,  # noqa: S603 - ourselves
+    ):
         try:
-            address = ""
-            with suppress(TimeoutError):
-                address = url.result(START_SECONDS)
-            if not address:
-                raise CommandError(f"the service did not start: {' '.join(last) or 'it said nothing'}")
-            yield address
+            until, found = time.monotonic() + START_SECONDS, None
+            while found is None:
+                ended = process.poll() is not None or time.monotonic() > until
+                lines = Path(log.name).read_text().splitlines()
+                found = _LISTENING.search("\n".join(lines))
+                if found is None and ended:
+                    raise CommandError(f"the service did not start: {' '.join(lines[-3:]) or 'it said nothing'}")
+                time.sleep(0.02)
+            yield found[1]
         finally:
             process.terminate()
             process.wait(STOP_SECONDS)

@@ -50,7 +50,7 @@ def test_within_half_a_minute_it_learns_and_within_a_minute_follows_another_best
     assert lines[60].endswith(changes)
     assert "changes" not in lines[59] + lines[66]
     assert found["click_rate"]["learner"] > 2 * found["click_rate"]["control"]
-    assert view.slot == shop.learner.total.visitors
+    assert view.slot == shop.learner.visitors
     assert view.feedbacks > 0
 
 
