@@ -127,7 +127,7 @@ def create_app(
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
     metrics, readiness, schemas = runtime.metrics, runtime.readiness, runtime.sessions.schemas
     announcing = await schemas.begin(readiness.on_failure)
-    sweeper = Sweeper(store.reminders, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
+    sweeper = Sweeper(store, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
     sweeping = asyncio.create_task(sweeper.run())
     sampler = runtime.sessions.sampler
     sampling = [asyncio.create_task(sampler.run(readiness.on_failure))] if runtime.settings.history else []

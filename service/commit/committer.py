@@ -236,7 +236,7 @@ class Committer:
         self._watch.forget(session_id)
         self._cache.forget(session_id)
         self._reminded.pop(session_id, None)
-        await self._store.reminders.forget(session_id)
+        await self._store.forget_reminder(session_id)
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._loader.load(session_id)
@@ -299,7 +299,7 @@ class Committer:
             return
         due_at = run.act_times.due_at()
         assert due_at is not None  # noqa: S101 - there is a newest bucket
-        await self._store.reminders.remind(session_id, due_at)
+        await self._store.remind(session_id, due_at)
         if len(self._reminded) >= MAX_REMINDED:
             self._reminded.clear()
         self._reminded[session_id] = (newest, run.ledger.slot)

@@ -268,7 +268,7 @@ class Creator:
             if await self._store.restore(session_id, whole, new) is not None:
                 return await self._restored_before(session_id, key)
         if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
-            await self._store.reminders.remind(session_id, due_at)
+            await self._store.remind(session_id, due_at)
         self._metrics.sessions_created[run.params.learner.kind]()
         return Answer(await self._reader.view(session_id) if body is None else body)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ..cooperative import FairYield, joined
 from ..errors import NewerSchemaError, ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
-from ..store.base import Reminders
+from ..store.base import Store
 from .changes import NextDue
 from .service import Sessions
 
@@ -37,7 +37,7 @@ class Sweeper:
 
     Parameters
     ----------
-    reminders : say which sessions are due, and who sweeps
+    store : its reminders say which sessions are due, and it says who sweeps
     sessions : of the same store, where due decisions are settled
     tell : gets the number of sessions that are due and not settled yet, whenever it has changed
     on_failure : gets "sweep" and the reason each time the store has failed a sweep
@@ -45,12 +45,12 @@ class Sweeper:
 
     def __init__(
         self,
-        reminders: Reminders,
+        store: Store,
         sessions: Sessions,
         tell: Callable[[float], None] = lambda _: None,
         on_failure: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._reminders = reminders
+        self._store = store
         self._sessions = sessions
         self._on_failure = on_failure
         self._worker = secrets.token_hex(8)
@@ -82,27 +82,27 @@ class Sweeper:
         ------
         StoreUnavailableError
         """
-        if not await self._reminders.acquire_lease(self._worker, LEASE_SECONDS):
+        if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
             self._tell_backlog(0)
             return
-        due = list(await self._reminders.due(MAX_PER_SHARD))
+        due = list(await self._store.due(MAX_PER_SHARD))
         self._tell_backlog(len(due))
         while due and not self._stopping.is_set():
             some, due = due[:SESSIONS_AT_ONCE], due[SESSIONS_AT_ONCE:]
             await asyncio.gather(*map(self._settle, some))
             self._tell_backlog(len(due))
-            if not await self._reminders.acquire_lease(self._worker, LEASE_SECONDS):
+            if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
                 return
 
     async def _settle(self, session_id: str) -> None:
         try:
             again = await joined((await self._sessions.submit(session_id, NextDue())).body, FairYield())
-            await self._reminders.reschedule(session_id, float(again) if again else None)
+            await self._store.reschedule(session_id, float(again) if again else None)
         except UnknownSessionError:
-            await self._reminders.reschedule(session_id, None)
+            await self._store.reschedule(session_id, None)
         except (StateCorruptError, NewerSchemaError) as error:
             log.error("%s: session %s", error, session_id)
-            await self._reminders.reschedule(session_id, self._sessions.now() + RETRY_SECONDS)
+            await self._store.reschedule(session_id, self._sessions.now() + RETRY_SECONDS)
         except StoreUnavailableError:
             raise
         except ServiceError as error:

@@ -128,11 +128,11 @@ class Sampler:
         cached = self._cache.peek(session_id)
         if cached is None:
             _, cached = await self._reader.settled(session_id, Journal())
-        now, history = self._store.now(), self._store.history
+        now = self._store.now()
         sample = Sample.of(cached.run, now).encode()
-        stored = await history.record(session_id, cached.created_at, place_of(now), sample)
+        stored = await self._store.record_sample(session_id, cached.created_at, place_of(now), sample)
         if stored is not None and stored > MAX_STORED:
-            places = (await history.read(session_id) or {}).keys()
+            places = (await self._store.read_samples(session_id) or {}).keys()
             old = dropped(places, place_of(now))
             if old:
-                await history.thin(session_id, old, len(places) - len(old))
+                await self._store.thin_samples(session_id, old, len(places) - len(old))

@@ -384,7 +384,7 @@ async def history_page(reader: Reader, session_id: str) -> Body:
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
     _, cached = await reader.load(session_id)
-    stored = await reader.store.history.read(session_id)
+    stored = await reader.store.read_samples(session_id)
     if stored is None:
         raise UnknownSessionError
     left = stored.keys() - dropped(stored, place_of(reader.store.now()))

@@ -369,96 +369,12 @@ def _split(joined: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
 # -- What can be asked of a store.
 
 
-class Reminders(Protocol):
-    """When sessions have decisions that fall due, for the one worker that settles them when nobody calls.
-
-    Reminders are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first
-    settles what is due, and the version check keeps it from being settled twice.
-    """
-
-    async def remind(self, session_id: str, at: float) -> None:
-        """Note that a session has decisions due at ``at``, unless an earlier time is noted.
-
-        Parameters
-        ----------
-        session_id : of the session; whether it exists is not looked up
-        at : Unix seconds by the store's clock
-        """
-
-    async def due(self, limit: int) -> Sequence[str]:
-        """Return ids of sessions with decisions due, at most ``limit`` of each shard."""
-
-    async def reschedule(self, session_id: str, again_at: float | None) -> None:
-        """Replace a note that is due by the next one, or drop it; a later note stays.
-
-        Parameters
-        ----------
-        session_id : of the session; whether it exists is not looked up
-        again_at : Unix seconds by the store's clock at which its next decisions fall due; None for none
-        """
-
-    async def forget(self, session_id: str) -> None:
-        """Drop the note of a session that no longer exists."""
-
-    async def acquire_lease(self, worker: str, seconds: float) -> bool:
-        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is.
-
-        Parameters
-        ----------
-        worker : a name that no other worker has
-        seconds : how long the lease lasts from now on, by the store's clock
-        """
-
-
-class History(Protocol):
-    """Samples of sessions over time, each at a place: best effort, and never part of a commit.
-
-    They belong to their session: they are deleted and expire with it, and are in no export.
-    """
-
-    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        """Keep a sample, in place of one that is there.
-
-        Parameters
-        ----------
-        session_id : of the session
-        created_at : of the session that the sample is of, as its snapshots have it
-        place : number of the sample's period since 1970: one sample is kept for each
-        sample : opaque
-
-        Returns
-        -------
-        How many samples the session has now, about; None where it does not exist any more.
-        """
-
-    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
-        """Read all samples of a session, by place; None where there is no session."""
-
-    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
-        """Drop the samples at these places, after which ``left`` stay.
-
-        Parameters
-        ----------
-        session_id : of the session; where it does not exist nothing happens
-        dropped : places of samples
-        left : how many samples the session then has, for ``record`` to count on
-        """
-
-
 class Store(Protocol):
     """A store of sessions.
 
     Every method raises ``StoreUnavailableError`` where the store can't be used, and those about one session
     ``StateCorruptError`` where a key of that session is of another type than they make it.
     """
-
-    @property
-    def reminders(self) -> Reminders:
-        """When sessions have decisions that fall due."""
-
-    @property
-    def history(self) -> History:
-        """Samples of sessions over time."""
 
     async def create(self, session: NewSession) -> Snapshot:
         """Create a session, unless there is one with this id.
@@ -570,6 +486,74 @@ class Store(Protocol):
         ----------
         prefix : what their ids begin with, '' for all
         most : the largest number that is of interest: counting stops there
+        """
+
+    # Reminders say when decisions of sessions fall due, for the one worker that settles them when nobody calls. They
+    # are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first settles what
+    # is due, and the version check keeps it from being settled twice.
+
+    async def remind(self, session_id: str, at: float) -> None:
+        """Note that a session has decisions due at ``at``, unless an earlier time is noted.
+
+        Parameters
+        ----------
+        session_id : of the session; whether it exists is not looked up
+        at : Unix seconds by the store's clock
+        """
+
+    async def due(self, limit: int) -> Sequence[str]:
+        """Return ids of sessions with decisions due, at most ``limit`` of each shard."""
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        """Replace a note that is due by the next one, or drop it; a later note stays.
+
+        Parameters
+        ----------
+        session_id : of the session; whether it exists is not looked up
+        again_at : Unix seconds by the store's clock at which its next decisions fall due; None for none
+        """
+
+    async def forget_reminder(self, session_id: str) -> None:
+        """Drop the note of a session that no longer exists."""
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
+        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is.
+
+        Parameters
+        ----------
+        worker : a name that no other worker has
+        seconds : how long the lease lasts from now on, by the store's clock
+        """
+
+    # Samples of sessions over time, each at a place: best effort, and never part of a commit. They belong to their
+    # session: they are deleted and expire with it, and are in no export.
+
+    async def record_sample(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        """Keep a sample, in place of one that is there.
+
+        Parameters
+        ----------
+        session_id : of the session
+        created_at : of the session that the sample is of, as its snapshots have it
+        place : number of the sample's period since 1970: one sample is kept for each
+        sample : opaque
+
+        Returns
+        -------
+        How many samples the session has now, about; None where it does not exist any more.
+        """
+
+    async def read_samples(self, session_id: str) -> Mapping[int, bytes] | None:
+        """Read all samples of a session, by place; None where there is no session."""
+
+    async def thin_samples(self, session_id: str, dropped: Iterable[int], left: int) -> None:
+        """Drop the samples at these places, after which ``left`` stay.
+
+        Parameters
+        ----------
+        session_id : of the session; where it does not exist nothing happens
+        dropped : places of samples
+        left : how many samples the session then has, for ``record_sample`` to count on
         """
 
     async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:

@@ -121,70 +121,6 @@ class MemorySession:
         return [base.LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
 
 
-# -- What the memory store keeps beside the commits of its sessions: samples of them, and when they fall due.
-
-
-class MemoryHistory:
-    """Samples in the memory of one process: ``History`` says what each call does.
-
-    Parameters
-    ----------
-    find : returns the session with an id, None where there is none
-    """
-
-    def __init__(self, find: Callable[[str], MemorySession | None]) -> None:
-        self._find = find
-
-    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        session = self._find(session_id)
-        if session is None or session.created_at != created_at:
-            return None
-        session.samples[place] = sample
-        return len(session.samples)
-
-    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
-        session = self._find(session_id)
-        return None if session is None else session.samples.copy()
-
-    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:  # noqa: ARG002 - it counts itself
-        if (session := self._find(session_id)) is not None:
-            for place in dropped:
-                session.samples.pop(place, None)
-
-
-class MemoryReminders:
-    """Reminders in the memory of one process; its only worker always has the lease.
-
-    ``Reminders`` says what each call does.
-
-    Parameters
-    ----------
-    now : returns Unix seconds by the store's clock
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._notes: dict[str, float] = {}
-
-    async def remind(self, session_id: str, at: float) -> None:
-        self._notes[session_id] = min(at, self._notes.get(session_id, at))
-
-    async def due(self, limit: int) -> Sequence[str]:
-        return [session_id for session_id, at in self._notes.items() if at <= self._now()][:limit]
-
-    async def reschedule(self, session_id: str, again_at: float | None) -> None:
-        if self._notes.get(session_id, float("inf")) <= self._now():
-            del self._notes[session_id]
-            if again_at is not None:
-                await self.remind(session_id, again_at)
-
-    async def forget(self, session_id: str) -> None:
-        self._notes.pop(session_id, None)
-
-    async def acquire_lease(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
-        return True
-
-
 # -- Sessions in this process, for trials and tests: the whole contract, but nothing outlives the process.
 
 MAX_WRITERS = 128
@@ -204,9 +140,9 @@ class MemoryStore:
         self._clock = clock or StoreClock().now
         # Each call reads the clock once, so that all its times agree, as they do in Redis.
         self._latest = float("-inf")
-        self.reminders = MemoryReminders(self.now)
         self._sessions: dict[str, MemorySession] = {}
-        self.history = MemoryHistory(self._session)
+        self._notes: dict[str, float] = {}
+        """Session to the Unix seconds at which it has decisions due."""
         self._readers: dict[str, tuple[float, frozenset[int]]] = {}
         """Name of a worker to the Unix seconds until which it counts, and the schemas that it reads."""
 
@@ -316,6 +252,40 @@ class MemoryStore:
     async def count(self, prefix: str, most: int) -> int:
         self._drop_due()
         return min(most, sum(1 for one in self._sessions if one.startswith(prefix)))
+
+    async def remind(self, session_id: str, at: float) -> None:
+        self._notes[session_id] = min(at, self._notes.get(session_id, at))
+
+    async def due(self, limit: int) -> Sequence[str]:
+        return [session_id for session_id, at in self._notes.items() if at <= self.now()][:limit]
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        if self._notes.get(session_id, float("inf")) <= self.now():
+            del self._notes[session_id]
+            if again_at is not None:
+                await self.remind(session_id, again_at)
+
+    async def forget_reminder(self, session_id: str) -> None:
+        self._notes.pop(session_id, None)
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
+        return True
+
+    async def record_sample(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        session = self._session(session_id)
+        if session is None or session.created_at != created_at:
+            return None
+        session.samples[place] = sample
+        return len(session.samples)
+
+    async def read_samples(self, session_id: str) -> Mapping[int, bytes] | None:
+        session = self._session(session_id)
+        return None if session is None else session.samples.copy()
+
+    async def thin_samples(self, session_id: str, dropped: Iterable[int], left: int) -> None:  # noqa: ARG002 - it counts itself
+        if (session := self._session(session_id)) is not None:
+            for place in dropped:
+                session.samples.pop(place, None)
 
     async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
         self._drop_due()

@@ -131,7 +131,7 @@ async def test_decisions_fall_due_where_nobody_calls(make_client):
     await there.post("/v1/sessions/import", json=await exported(here))
     clock.now += 100
 
-    assert list(await store.reminders.due(9)) == ["s"]
+    assert list(await store.due(9)) == ["s"]
 
 
 @pytest.mark.parametrize("fields", [{}, {"expiry": EXPIRY, "idle_ttl_seconds": 900}], ids=["plain", "expiry"])
@@ -307,13 +307,13 @@ async def test_what_is_due_in_it_is_not_settled_and_others_are(clock, caplog):
     before = await upgrade(store)
 
     for _ in range(2):
-        await Sweeper(store.reminders, sessions).sweep()
+        await Sweeper(store, sessions).sweep()
 
     assert await store.load("s") == before
     assert (await sessions.view("t")).count(b'"expired":3') == 1
     assert caplog.text.count("session s") == 1
     clock.now += 100
-    assert list(await store.reminders.due(9)) == ["s"]
+    assert list(await store.due(9)) == ["s"]
 
 
 async def test_a_document_with_a_state_of_a_newer_version_can_be_imported_by_one_of_that_version(make_client):

@@ -56,20 +56,20 @@ async def test_what_is_due_is_committed_without_a_call_and_without_extending_the
     sessions = await sessions_with_acts(memory, clock, 9)
     deadline = (await memory.load("s3")).expires_at
 
-    await Sweeper(memory.reminders, sessions).sweep()
+    await Sweeper(memory, sessions).sweep()
 
     for number in range(9):
         ledger, snapshot = await ledger_of(memory, f"s{number}")
         assert (ledger.expired, ledger.outstanding) == (5, 0)
     assert snapshot.expires_at == deadline
-    assert await memory.reminders.due(10) == []
+    assert await memory.due(10) == []
 
 
 async def test_two_sweepers_at_once_settle_nothing_twice(memory, clock):
     first = await sessions_with_acts(memory, clock, 4)
     second = sessions_on(memory)
 
-    await asyncio.gather(*(Sweeper(memory.reminders, each).sweep() for each in (first, second, first)))
+    await asyncio.gather(*(Sweeper(memory, each).sweep() for each in (first, second, first)))
 
     ledger, _ = await ledger_of(memory, "s2")
     assert (ledger.slot, ledger.expired) == (5, 5)
@@ -82,10 +82,10 @@ async def test_a_deleted_session_leaves_no_reminder(store):
     for _ in range(2):
         await sessions.create("s", spec, None)
         await sessions.submit("s", Act(5, 10**6))
-        while not await store.reminders.due(10):  # noqa: ASYNC110 - a condition in the store
+        while not await store.due(10):  # noqa: ASYNC110 - a condition in the store
             await asyncio.sleep(0)
         await sessions.delete("s")
-        assert await store.reminders.due(10) == []
+        assert await store.due(10) == []
 
 
 async def test_a_session_made_anew_elsewhere_is_noted_again(memory, clock):
@@ -98,35 +98,35 @@ async def test_a_session_made_anew_elsewhere_is_noted_again(memory, clock):
     await sessions.submit("s0", Act(1, 10**6))
     clock.now += 2 * WINDOW
 
-    assert await memory.reminders.due(10) == ["s0"]
+    assert await memory.due(10) == ["s0"]
 
 
 async def test_a_session_that_is_gone_is_forgotten(memory, clock):
     sessions = await sessions_with_acts(memory, clock, 1)
     await memory.delete("s0")
 
-    await Sweeper(memory.reminders, sessions).sweep()
+    await Sweeper(memory, sessions).sweep()
 
-    assert await memory.reminders.due(10) == []
+    assert await memory.due(10) == []
 
 
 async def test_a_session_that_cannot_be_read_is_looked_at_later(memory, clock, caplog):
     sessions = await sessions_with_acts(memory, clock, 1)
     memory._sessions["s0"].state = b"broken"
 
-    await Sweeper(memory.reminders, sessions).sweep()
+    await Sweeper(memory, sessions).sweep()
 
-    assert await memory.reminders.due(10) == []
+    assert await memory.due(10) == []
     assert "s0" in caplog.text
     clock.now += 61
-    assert await memory.reminders.due(10) == ["s0"]
+    assert await memory.due(10) == ["s0"]
 
 
 async def test_a_sweeper_runs_until_it_is_stopped(memory, clock):
     sessions = await sessions_with_acts(memory, clock, 1)
-    sweeper = Sweeper(memory.reminders, sessions)
+    sweeper = Sweeper(memory, sessions)
     running = asyncio.create_task(sweeper.run())
-    while await memory.reminders.due(10):  # noqa: ASYNC110 - a condition in the store
+    while await memory.due(10):  # noqa: ASYNC110 - a condition in the store
         await asyncio.sleep(0)
 
     sweeper.stop()
@@ -172,11 +172,11 @@ async def test_the_hint_is_in_the_store_before_the_acts_are(redis_server):
         worker.store.fault = fault
         with pytest.raises(StoreUnavailableError):
             await worker.sessions.submit("s", Act(5, 10**6))
-        while not await worker.store.reminders.due(10):  # noqa: ASYNC110 - a condition in the store
+        while not await worker.store.due(10):  # noqa: ASYNC110 - a condition in the store
             await asyncio.sleep(0)
         worker.reborn()
 
-        await Sweeper(worker.store.reminders, worker.sessions).sweep()
+        await Sweeper(worker.store, worker.sessions).sweep()
 
         ledger, _ = await ledger_of(worker.store, "s")
         assert (ledger.slot, ledger.expired) == (acted, acted)
@@ -187,15 +187,15 @@ async def test_the_hint_is_in_the_store_before_the_acts_are(redis_server):
 
 async def test_a_lost_hint_loses_no_expiry_beyond_the_next_touch(memory, clock):
     sessions = await sessions_with_acts(memory, clock, 1)
-    await memory.reminders.reschedule("s0", None)
-    await Sweeper(memory.reminders, sessions).sweep()
+    await memory.reschedule("s0", None)
+    await Sweeper(memory, sessions).sweep()
     assert (await ledger_of(memory, "s0"))[0].expired == 0
 
     await sessions.submit("s0", Act(1, 10**6))
 
     assert (await ledger_of(memory, "s0"))[0].expired == 5
     clock.now += 2 * WINDOW
-    await Sweeper(memory.reminders, sessions).sweep()
+    await Sweeper(memory, sessions).sweep()
     assert (await ledger_of(memory, "s0"))[0].expired == 6
 
 

@@ -39,7 +39,7 @@ async def acted(sessions: Sessions, session_id: str) -> None:
 
 
 async def places(sessions: Sessions, session_id: str) -> list[int]:
-    return sorted(await sessions.sampler._store.history.read(session_id))
+    return sorted(await sessions.sampler._store.read_samples(session_id))
 
 
 @pytest.mark.parametrize("fields", [ARMS, POINTS], ids=["arms", "points"])

@@ -148,12 +148,12 @@ async def test_a_lease_taken_while_the_clock_was_fast_is_over_when_it_is_right(
     store: RedisStore, shifted: ShiftedServer
 ) -> None:
     shifted.shift(13 * HOUR)
-    assert await store.reminders.acquire_lease("dead", 3)
-    assert not await store.reminders.acquire_lease("other", 3)
+    assert await store.acquire_lease("dead", 3)
+    assert not await store.acquire_lease("other", 3)
     shifted.shift(0)
 
-    assert await store.reminders.acquire_lease("other", 3)
-    assert not await store.reminders.acquire_lease("dead", 3)
+    assert await store.acquire_lease("other", 3)
+    assert not await store.acquire_lease("dead", 3)
 
 
 def test_only_real_steps_back_are_reported(caplog: pytest.LogCaptureFixture) -> None:

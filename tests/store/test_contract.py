@@ -306,44 +306,44 @@ async def created(store: Store, version: str = "1") -> float:
 async def test_a_sample_is_read_at_its_place(store):
     at = await created(store)
 
-    assert [await store.history.record("s", at, place, b"\0%d" % place) for place in (7, 9, 7)] == [1, 2, 2]
-    assert await store.history.read("s") == {7: b"\x007", 9: b"\x009"}
+    assert [await store.record_sample("s", at, place, b"\0%d" % place) for place in (7, 9, 7)] == [1, 2, 2]
+    assert await store.read_samples("s") == {7: b"\x007", 9: b"\x009"}
 
 
 async def test_a_session_without_samples_has_none(store):
     await created(store)
 
-    assert await store.history.read("s") == {}
-    assert await store.history.read("other") is None
+    assert await store.read_samples("s") == {}
+    assert await store.read_samples("other") is None
 
 
 async def test_what_is_dropped_is_gone(store):
     at = await created(store)
     for place in range(600):
-        await store.history.record("s", at, place, b"sample")
+        await store.record_sample("s", at, place, b"sample")
 
-    await store.history.thin("s", range(500), 100)
-    await store.history.thin("other", [1], 0)
+    await store.thin_samples("s", range(500), 100)
+    await store.thin_samples("other", [1], 0)
 
-    assert sorted(await store.history.read("s")) == list(range(500, 600))
-    assert await store.history.record("s", at, 600, b"sample") == 101
+    assert sorted(await store.read_samples("s")) == list(range(500, 600))
+    assert await store.record_sample("s", at, 600, b"sample") == 101
     assert await store.load("other") is None
 
 
 @pytest.mark.parametrize("made_again", [True, False])
 async def test_a_deleted_session_gets_no_sample(store, made_again):
     at = await created(store)
-    await store.history.record("s", at, 1, b"sample")
+    await store.record_sample("s", at, 1, b"sample")
     await store.delete("s")
     if made_again:
         await created(store, "2")
 
-    assert await store.history.record("s", at, 2, b"sample") is None
-    assert await store.history.read("s") == ({} if made_again else None)
+    assert await store.record_sample("s", at, 2, b"sample") is None
+    assert await store.read_samples("s") == ({} if made_again else None)
 
 
 async def test_an_export_leaves_it_out(store):
-    await store.history.record("s", await created(store), 1, b"sample")
+    await store.record_sample("s", await created(store), 1, b"sample")
 
     whole = await store.export("s")
 
@@ -355,26 +355,26 @@ async def test_an_export_leaves_it_out(store):
 
 async def test_reminders_come_when_it_is_time(store):
     now = store.now()
-    await store.reminders.remind("late", now + 3600)
-    await store.reminders.remind("soon", now + 3600)
-    await store.reminders.remind("soon", now - 2)
-    await store.reminders.remind("soon", now + 1800)
+    await store.remind("late", now + 3600)
+    await store.remind("soon", now + 3600)
+    await store.remind("soon", now - 2)
+    await store.remind("soon", now + 1800)
 
-    assert await store.reminders.due(10) == ["soon"]
-    await store.reminders.reschedule("soon", None)
-    await store.reminders.reschedule("late", None)
-    assert await store.reminders.due(10) == []
-    await store.reminders.remind("late", now - 1)
-    assert await store.reminders.due(10) == ["late"]
-    await store.reminders.reschedule("late", now - 0.5)
-    assert await store.reminders.due(10) == ["late"]
-    await store.reminders.reschedule("late", None)
+    assert await store.due(10) == ["soon"]
+    await store.reschedule("soon", None)
+    await store.reschedule("late", None)
+    assert await store.due(10) == []
+    await store.remind("late", now - 1)
+    assert await store.due(10) == ["late"]
+    await store.reschedule("late", now - 0.5)
+    assert await store.due(10) == ["late"]
+    await store.reschedule("late", None)
 
 
 @pytest.mark.parametrize("store_url", ["redis", "embedded"], indirect=True)
 async def test_one_worker_leads_until_its_lease_ends(store):
-    assert await store.reminders.acquire_lease("a", 0.3)
-    assert not await store.reminders.acquire_lease("b", 0.3)
-    assert await store.reminders.acquire_lease("a", 0.01)
-    while not await store.reminders.acquire_lease("b", 0.3):  # noqa: ASYNC110 - a condition in the server
+    assert await store.acquire_lease("a", 0.3)
+    assert not await store.acquire_lease("b", 0.3)
+    assert await store.acquire_lease("a", 0.01)
+    while not await store.acquire_lease("b", 0.3):  # noqa: ASYNC110 - a condition in the server
         await asyncio.sleep(0)

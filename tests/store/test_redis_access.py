@@ -161,9 +161,9 @@ async def use(url: str, **options: object) -> None:
         assert await store.recall("s", digest("c")) == b"created"
         assert await store.read_records("s") == {b"1": b"x"}
         await store.list(None, 10)
-        await store.reminders.remind("s", 0.0)
-        await store.reminders.due(10)
-        assert await store.reminders.acquire_lease("w", 1)
+        await store.remind("s", 0.0)
+        await store.due(10)
+        assert await store.acquire_lease("w", 1)
         assert await store.delete("s")
     finally:
         await store.close()

@@ -90,12 +90,12 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
     assert await store.recall("s", digest("k")) == b"answer"
     assert await store.read_records("s") == {b"1": b"x"}
     assert list((await store.list(None, 10)).session_ids) == ["s"]
-    await store.reminders.remind("s", 1.0)
-    assert await store.reminders.due(10) == ["s"]
-    await store.reminders.reschedule("s", 2.0)
-    await store.reminders.reschedule("s", None)
-    assert await store.reminders.due(10) == []
-    assert await store.reminders.acquire_lease("worker", 5.0)
+    await store.remind("s", 1.0)
+    assert await store.due(10) == ["s"]
+    await store.reschedule("s", 2.0)
+    await store.reschedule("s", None)
+    assert await store.due(10) == []
+    assert await store.acquire_lease("worker", 5.0)
     assert await store.delete("s") is True
     assert await store.warnings() == []
 

@@ -28,84 +28,17 @@ from ..base import (
     WholeSession,
 )
 from . import scripts
-from .client import RedisClient, client_of
+from .client import client_of
 from .listing import Listing
 from .scripts import ANSWER, EVENT, SAMPLE
 from .transfer import Transfer
 
-# -- Histories of sessions in a Redis server.
-
-
-class RedisHistory:
-    """Samples in fields of the session's hash: they end with the session, whatever ends it.
-
-    ``History`` says what each call does.
-    """
-
-    def __init__(self, client: RedisClient) -> None:
-        self._run, self._keys = client.run, client.keys
-
-    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        args = (repr(created_at), SAMPLE + b"%d" % place, sample)
-        reply = await self._run(scripts.RECORD_SAMPLE, self._keys.of(session_id), args)
-        return int(reply[1]) if reply[0] == b"OK" else None
-
-    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
-        reply = await self._run(scripts.READ_SAMPLES, self._keys.of(session_id), (SAMPLE + b"*",))
-        if reply[0] != b"OK":
-            return None
-        found = zip(reply[1][::2], reply[1][1::2], strict=True)
-        return {int(name[1:]): sample for name, sample in found if name[1:].isdigit()}
-
-    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
-        fields = [SAMPLE + b"%d" % place for place in dropped]
-        await self._run(scripts.THIN_SAMPLES, self._keys.of(session_id), (left, *fields))
-
-
-# -- Reminders of due decisions in a Redis server.
+log = logging.getLogger(__name__)
 
 SHARDS = 16
 """Number of keys over which the reminders are spread."""
 KEPT_MS = 24 * 3600 * 1000
 """Milliseconds after its due time at which a reminder that no worker has handled is deleted."""
-
-
-class RedisReminders:
-    """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock.
-
-    ``Reminders`` says what each call does.
-    """
-
-    def __init__(self, client: RedisClient) -> None:
-        self._run, self._keys = client.run, client.keys
-
-    async def remind(self, session_id: str, at: float) -> None:
-        await self._run(scripts.REMIND, (self._shard(session_id),), (session_id, round(at * 1000), KEPT_MS))
-
-    async def due(self, limit: int) -> Sequence[str]:
-        found: list[str] = []
-        for shard in range(SHARDS):
-            reply = await self._run(scripts.DUE, (self._keys.due(shard),), (limit,))
-            found += [name.decode() for name in reply[1]]
-        return found
-
-    async def reschedule(self, session_id: str, again_at: float | None) -> None:
-        again = "" if again_at is None else round(again_at * 1000)
-        await self._run(scripts.RESCHEDULE, (self._shard(session_id),), (session_id, again, KEPT_MS))
-
-    async def forget(self, session_id: str) -> None:
-        await self._run(scripts.FORGET, (self._shard(session_id),), (session_id,))
-
-    async def acquire_lease(self, worker: str, seconds: float) -> bool:
-        reply = await self._run(scripts.ACQUIRE_LEASE, (self._keys.sweeper,), (worker, round(seconds * 1000)))
-        return bool(reply[0] == b"OK")
-
-    def _shard(self, session_id: str) -> str:
-        return self._keys.due(crc32(session_id.encode()) % SHARDS)
-
-
-log = logging.getLogger(__name__)
-
 COMMITTED = Committed()
 RECORDS_AT_ONCE = 500
 """Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
@@ -130,7 +63,6 @@ class RedisStore:
         self._client = client = client_of(url, self._options)
         self._run, self._run_on_session, self._keys = client.run, client.run_on_session, client.keys
         self.now = client.clock.now
-        self.reminders, self.history = RedisReminders(client), RedisHistory(client)
         self._listing, self._transfer = Listing(client), Transfer(client)
         self.list, self.count, self.export = self._listing.page, self._listing.count, self._transfer.export
         self._warned = False
@@ -239,6 +171,50 @@ class RedisStore:
         reply = await self._transfer.restore(session_id, whole, new)
         await self._listing.add([session_id])
         return None if reply[0] == b"OK" else scripts.snapshot(reply[1])
+
+    # Reminders are in sorted sets; the score is the due time in milliseconds by the server's clock.
+
+    async def remind(self, session_id: str, at: float) -> None:
+        await self._run(scripts.REMIND, (self._shard(session_id),), (session_id, round(at * 1000), KEPT_MS))
+
+    async def due(self, limit: int) -> Sequence[str]:
+        found: list[str] = []
+        for shard in range(SHARDS):
+            reply = await self._run(scripts.DUE, (self._keys.due(shard),), (limit,))
+            found += [name.decode() for name in reply[1]]
+        return found
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        again = "" if again_at is None else round(again_at * 1000)
+        await self._run(scripts.RESCHEDULE, (self._shard(session_id),), (session_id, again, KEPT_MS))
+
+    async def forget_reminder(self, session_id: str) -> None:
+        await self._run(scripts.FORGET, (self._shard(session_id),), (session_id,))
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
+        reply = await self._run(scripts.ACQUIRE_LEASE, (self._keys.sweeper,), (worker, round(seconds * 1000)))
+        return bool(reply[0] == b"OK")
+
+    def _shard(self, session_id: str) -> str:
+        return self._keys.due(crc32(session_id.encode()) % SHARDS)
+
+    # Samples are in fields of the session's hash: they end with the session, whatever ends it.
+
+    async def record_sample(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        args = (repr(created_at), SAMPLE + b"%d" % place, sample)
+        reply = await self._run(scripts.RECORD_SAMPLE, self._keys.of(session_id), args)
+        return int(reply[1]) if reply[0] == b"OK" else None
+
+    async def read_samples(self, session_id: str) -> Mapping[int, bytes] | None:
+        reply = await self._run(scripts.READ_SAMPLES, self._keys.of(session_id), (SAMPLE + b"*",))
+        if reply[0] != b"OK":
+            return None
+        found = zip(reply[1][::2], reply[1][1::2], strict=True)
+        return {int(name[1:]): sample for name, sample in found if name[1:].isdigit()}
+
+    async def thin_samples(self, session_id: str, dropped: Iterable[int], left: int) -> None:
+        fields = [SAMPLE + b"%d" % place for place in dropped]
+        await self._run(scripts.THIN_SAMPLES, self._keys.of(session_id), (left, *fields))
 
     async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
         reader = " ".join([worker, *map(str, schemas)])
