@@ -136,11 +136,6 @@ class Page(NamedTuple):
     sessions: Sequence[Listed]
     next_cursor: str | None
 
-    @property
-    def session_ids(self) -> Sequence[str]:
-        """Their ids."""
-        return [session.session_id for session in self.sessions]
-
 
 class Counts(NamedTuple):
     """Counts of arms beside a session's state, as of a version."""
@@ -488,9 +483,9 @@ class Store(Protocol):
         most : the largest number that is of interest: counting stops there
         """
 
-    # Reminders say when decisions of sessions fall due, for the one worker that settles them when nobody calls. They
-    # are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first settles what
-    # is due, and the version check keeps it from being settled twice.
+    # Reminders say when decisions of sessions fall due, for the one worker that settles them when nobody calls.
+    # They are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first settles
+    # what is due, and the version check keeps it from being settled twice.
 
     async def remind(self, session_id: str, at: float) -> None:
         """Note that a session has decisions due at ``at``, unless an earlier time is noted.

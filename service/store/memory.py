@@ -297,10 +297,6 @@ class MemoryStore:
     async def ping(self) -> None:
         """Return: this store can always commit."""
 
-    async def warnings(self) -> Sequence[str]:
-        """Return what endangers sessions here."""
-        return ["the memory store forgets everything when the process ends"]
-
     def now(self) -> float:
         self._latest = max(self._latest, self._clock())
         return self._latest

@@ -38,7 +38,7 @@ async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back
     assert await gone(store)
     assert await store.recall("s", digest("k")) is None
     assert await store.read_records("s") == {}
-    assert list((await store.list(None, 10)).session_ids) == []
+    assert [each.session_id for each in (await store.list(None, 10)).sessions] == []
 
 
 async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: Store) -> None:
@@ -101,7 +101,7 @@ async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> 
 
     await asyncio.gather(*map(keep_committing, names))
 
-    assert list((await store.list(None, 1000)).session_ids) == []
+    assert [each.session_id for each in (await store.list(None, 1000)).sessions] == []
 
 
 async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later(store_url: str) -> None:

@@ -340,8 +340,8 @@ async def listed(store: Store, limit: int) -> list[str]:
     cursor = None
     while True:
         page = await store.list(cursor, limit)
-        assert len(page.session_ids) <= limit
-        found += page.session_ids
+        assert len(page.sessions) <= limit
+        found += [each.session_id for each in page.sessions]
         cursor = page.next_cursor
         if cursor is None:
             return found
@@ -361,7 +361,7 @@ async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> N
         with pytest.raises(ValueError, match="cursor"):
             await store.list(foreign, 7)
     by_prefix = [await store.list(None, 4, "s1"), await store.list("after~s12", 40, "s1")]
-    assert [list(page.session_ids) for page in by_prefix] == [
+    assert [[each.session_id for each in page.sessions] for page in by_prefix] == [
         ["s1", "s10", "s11", "s12"],
         [f"s1{n}" for n in range(3, 10)],
     ]

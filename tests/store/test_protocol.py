@@ -290,7 +290,3 @@ async def test_time_does_not_follow_a_clock_that_is_set_back(memory: MemoryStore
     assert memory.now() == 2000
     clock.now = 1500
     assert memory.now() == 2000
-
-
-async def test_it_says_that_it_forgets(memory: MemoryStore) -> None:
-    assert "forgets" in (await memory.warnings())[0]

@@ -367,6 +367,6 @@ async def test_masters_of_a_cluster_are_found_over_tls(tmp_path: Path, authority
         store = open_store(f"rediss+cluster://127.0.0.1:{first.tls_port}?{authority.option}")
         for n in range(8):
             await serves(store, f"s{n}")
-        assert len((await store.list(None, 100)).session_ids) == 8
+        assert len((await store.list(None, 100)).sessions) == 8
 
         assert min(node.client.dbsize() for node, _ in nodes) > 0

@@ -208,7 +208,7 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
         await store.create(new_session(f"s{n}"))
     redis_server.client.set("a:{not a session", "x", ex=100)
 
-    listed = [list((await store.list(None, 10)).session_ids) for store in stores]
+    listed = [[each.session_id for each in (await store.list(None, 10)).sessions] for store in stores]
 
     assert listed == [["s0"], ["s1"], ["s2"], ["s3"]]
 

@@ -185,7 +185,7 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
     assert outcome == Committed()
     assert await store.recall("s", digest("k")) == b"answer"
     assert await store.read_records("s") == {b"1": b"x"}
-    assert list((await store.list(None, 10)).session_ids) == ["s"]
+    assert [each.session_id for each in (await store.list(None, 10)).sessions] == ["s"]
     assert await store.delete("s") is True
     await store.ping()
 

@@ -89,7 +89,7 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
     assert await store.commit(commit("a-1", None)) == Committed()
     assert await store.recall("s", digest("k")) == b"answer"
     assert await store.read_records("s") == {b"1": b"x"}
-    assert list((await store.list(None, 10)).session_ids) == ["s"]
+    assert [each.session_id for each in (await store.list(None, 10)).sessions] == ["s"]
     await store.remind("s", 1.0)
     assert await store.due(10) == ["s"]
     await store.reschedule("s", 2.0)

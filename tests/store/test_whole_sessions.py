@@ -145,7 +145,7 @@ async def pages(store: Store, limit: int, prefix: str = "") -> list[list[str]]:
     cursor = None
     while True:
         page = await store.list(cursor, limit, prefix)
-        found.append(list(page.session_ids))
+        found.append([each.session_id for each in page.sessions])
         cursor = page.next_cursor
         if cursor is None:
             return found
@@ -251,7 +251,7 @@ async def test_sessions_present_all_along_are_listed_while_others_come_and_go(st
     cursor, turn = None, 0
     while True:
         page = await store.list(cursor, 7)
-        seen |= set(page.session_ids)
+        seen |= {each.session_id for each in page.sessions}
         for name in passing[10 * turn : 10 * turn + 10]:
             await store.delete(name)
         await store.create(new_session(passing[1000 + turn % 500]))
@@ -280,7 +280,7 @@ async def test_a_cursor_stays_short_whatever_else_is_among_the_keys(store: Store
     found, lengths, cursor = [], [], None
     while True:
         page = await store.list(cursor, 300)
-        found += page.session_ids
+        found += [each.session_id for each in page.sessions]
         if (cursor := page.next_cursor) is None:
             break
         lengths.append(len(cursor))

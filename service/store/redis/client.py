@@ -308,7 +308,7 @@ class RedisClient(ABC):
         try:
             if script.writes and room.folder is not None:
                 room.check(size_of(args))
-            reply = await self._retried(self._send, call, script.is_repeatable, script.retry_seconds)
+            reply = await self._retried(self._send, call, script)
         except StoreFullError:
             room.refused = max(room.refused, size_of(args) if script.writes else 0)
             raise
@@ -323,17 +323,16 @@ class RedisClient(ABC):
         return found
 
     async def _retried(
-        self,
-        send: Callable[[Call], Awaitable[Any]],
-        call: Call,
-        is_repeatable: bool = True,
-        retry_seconds: float | None = None,
+        self, send: Callable[[Call], Awaitable[Any]], call: Call, script: Script | None = None
     ) -> Any:
-        started, pause, options = time.monotonic(), FIRST_PAUSE, self._options
+        limit = self._options.retry_seconds
+        if script is not None and script.retry_seconds is not None:
+            limit = script.retry_seconds
+        started, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:
                 if self._places.locked():
-                    await wait_for_place(self._places, options.pool_wait_seconds)
+                    await wait_for_place(self._places, self._options.pool_wait_seconds)
                 else:  # It is there at once: a timer would take longer.
                     await self._places.acquire()
                 try:
@@ -342,10 +341,9 @@ class RedisClient(ABC):
                     self._places.release()
             except RedisError as error:
                 failure, now = failure_of(error), time.monotonic()
-                may_retry = failure.is_transient and (is_repeatable or not call.sent)
+                may_retry = failure.is_transient and (script is None or script.is_repeatable or not call.sent)
                 if may_retry and self._down_since is None:
                     self._down_since = now
-                limit = options.retry_seconds if retry_seconds is None else retry_seconds
                 if not may_retry or now >= min(started, self._down_since or started) + limit:
                     raise failure.kind(failure.reason) from error
             else:
