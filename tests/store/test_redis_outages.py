@@ -194,7 +194,7 @@ async def test_what_was_acknowledged_survives_sigkill_and_at_most_one_commit_mor
         await store.close()
         await asyncio.to_thread(server.start)
 
-        kept = {name: int(server.client.hget(f"bandit:{{{name}}}", "version")[1:]) for name in names}
+        kept = {name: int(server.client.hget(f"bandit:{{{name}}}", "version")[2:]) for name in names}
         assert all(kept[name] - acknowledged[name] in (0, 1) for name in names)
         for name in names:
             ids = sum(server.client.hlen(key) for key in server.client.scan_iter(f"bandit:{{{name}}}:seen:*"))
