@@ -146,7 +146,6 @@ def _version(answer: httpx.Response) -> Finding:
 # -- The command line.
 
 SIGNS = {Level.OK: ("ok", "green"), Level.WARNING: ("warning", "yellow"), Level.ERROR: ("ERROR", "red")}
-NAMED = ("subject", "found", "do")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +172,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     lines = []
     for each in itertools.chain.from_iterable(findings):
         worst = max(worst, each.level)
-        lines.append({"level": each.level.name.lower(), **{name: getattr(each, name) for name in NAMED}})
+        lines.append({**each._asdict(), "level": each.level.name.lower()})
         if not screen.as_json:
             sign, style = SIGNS[each.level]
             advice = f"; {each.do}" if each.do else ""

@@ -84,19 +84,14 @@ class Version(NamedTuple):
     minor: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name} {self.major}.{self.minor}" if self.is_known else "an unknown server"
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the program told its kind and version."""
-        return bool(self.name)
+        return f"{self.name} {self.major}.{self.minor}" if self.name else "an unknown server"
 
     def can_read(self, writer: Version) -> bool:
         """Return whether this reads what ``writer`` wrote: its own kind if not newer, others up to their fork.
 
         A server that nobody knows is tried.
         """
-        if not self.is_known:
+        if not self.name:
             return True
         if self.name == writer.name:
             return self >= writer
@@ -208,7 +203,7 @@ def writers_of(folder: Path) -> Sequence[Version]:
         recorded = None if fields is None else Version(str(fields["program"]), *map(int, fields["version"]))
     except (ValueError, KeyError, TypeError) as error:
         raise EmbeddedStoreError(f"{record} can't be read: {error}; delete it if the data is whole") from error
-    if recorded is not None and not has_data(folder):
+    if recorded is not None and not (_has_append_only(folder) or (folder / SNAPSHOT).exists()):
         log.warning("%s has no data any more, though %s wrote there: starting empty", folder, recorded)
     writers = [recorded, *(_head_writer(path) for path in bases if path.exists())]
     return [one for one in writers if one is not None]
@@ -222,7 +217,7 @@ def _head_writer(path: Path) -> Version | None:
 
 def record_writer(folder: Path, version: Version) -> None:
     """Note which program writes to a folder from now on; one that is not known leaves the record as it is."""
-    if not version.is_known:
+    if not version.name:
         return
     record, new = folder / RECORD, folder / f"{RECORD}.new"
     text = json.dumps({"program": version.name, "version": version[1:]}) + "\n"
@@ -254,11 +249,6 @@ def has_lone_snapshot(folder: Path) -> bool:
             "from a backup, or move this one away; nothing was changed"
         )
     return (folder / SNAPSHOT).exists()
-
-
-def has_data(folder: Path) -> bool:
-    """Return whether a folder has anything that a server loads."""
-    return _has_append_only(folder) or (folder / SNAPSHOT).exists()
 
 
 def _has_append_only(folder: Path) -> bool:

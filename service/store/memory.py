@@ -107,19 +107,6 @@ class MemorySession:
             self.log += [(ms, first + place, data) for place, data in enumerate(written.entries)]
             del self.log[: max(0, len(self.log) - written.max_entries)]
 
-    def log_after(self, after: str | None, limit: int) -> Sequence[base.LogEntry]:
-        """Return at most ``limit`` entries of the log, oldest first.
-
-        Parameters
-        ----------
-        after : position of the entry before the first; None to begin with the oldest
-        limit : most entries returned
-        """
-        start = 0
-        if after is not None:
-            start = bisect_right(self.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
-        return [base.LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
-
 
 # -- Sessions in this process, for trials and tests: the whole contract, but nothing outlives the process.
 
@@ -216,7 +203,11 @@ class MemoryStore:
     async def read_log(self, session_id: str, after: str | None, limit: int) -> base.Log | None:
         if (session := self._session(session_id)) is None:
             return None
-        return base.Log(session.about, session.log_after(after, limit))
+        start = 0
+        if after is not None:
+            start = bisect_right(session.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
+        some = session.log[start : start + limit]
+        return base.Log(session.about, [base.LogEntry(f"{ms}-{number}", data) for ms, number, data in some])
 
     async def delete(self, session_id: str) -> bool:
         session = self._session(session_id)

@@ -252,22 +252,21 @@ class RedisClient(ABC):
             where a lost reply has taken all the time for retries, or the disk is full.
         """
         script, replicas, started = scripts.COMMIT_PLAIN, self._options.min_replicas, self.clock.monotonic()
-        pipeline, call = self._ready(keys[0]), (len(keys), *keys, *args)
-        command = packed(("EVALSHA", script.sha, *call))
+        pipeline, call = self._ready(keys[0]), ("EVALSHA", script.sha, len(keys), *keys, *args)
+        command = packed(call)
         if self._down_since is not None or self.room.refused or len(command) >= LARGE_BYTES:
             return False
         self.room.check(len(command))
         try:
             if replicas:
-                alone = ("EVALSHA", script.sha, *call)
-                reply = await self._send(Call(alone, script.source, replicas, self._replica_seconds))
+                reply = await self._send(Call(call, script.source, replicas, self._replica_seconds))
             elif pipeline is None:
                 return False
             else:
                 try:
                     reply = await pipeline.send(command)
                 except NoScriptError:  # This server has not seen it yet.
-                    reply = await pipeline.send(packed(("EVAL", script.source, *call)))
+                    reply = await pipeline.send(packed(("EVAL", script.source, *call[2:])))
         except RedisError as error:
             failure = failure_of(error)
             if failure.is_transient:

@@ -271,16 +271,12 @@ def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
         what is missing, and for no deadline
     """
     version, spec, state, created_at, expires_at = fields
-    name, times = _version(version), _times(created_at, expires_at)
+    name, times = text(version or b""), _times(created_at, expires_at)
+    # No commit could be made on a version that none wrote.
+    name = name if name.isascii() and name.isprintable() else ""
     if not name or times is None:
         return Snapshot(name, spec or b"", b"", 0.0, None)
     return Snapshot(name, spec or b"", state or b"", *times)
-
-
-def _version(data: bytes | None) -> str:
-    """Read a version; nothing where no commit wrote it, since none could be made on it."""
-    found = text(data or b"")
-    return found if found.isascii() and found.isprintable() else ""
 
 
 def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, float | None] | None:
