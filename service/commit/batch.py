@@ -20,11 +20,18 @@ from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
-from ..errors import ClientGoneError, IdempotencyConflictError, InternalError, ServiceError
+from ..errors import (
+    ClientGoneError,
+    IdempotencyConflictError,
+    InternalError,
+    InvalidRequestError,
+    ServiceError,
+    SurplusFeedbackError,
+)
 from ..models.events import Idempotency
 from ..models.stored import Stored
 from ..store import base as stored_as
-from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, VECTOR
+from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, VECTOR, Known
 from .cache import CachedSession, Effective
 
 # -- What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log.
@@ -210,22 +217,13 @@ class Answer(NamedTuple):
     replayed: bool = False
 
 
-@dataclass(slots=True)
-class KnownKeys:
-    """What the store has been found to remember of a batch; all of its drafts share it."""
-
-    duplicates: set[bytes] = field(default_factory=set)
-    """Digests of event ids."""
-    answers: dict[bytes, bytes] = field(default_factory=dict)
-    """Digest of an idempotency key to what is stored under it."""
-
-
 @dataclass
 class Draft:
     """The next version of a session: a copy of a version's run, and what a batch has done to it so far."""
 
     run: Run
-    known: KnownKeys
+    known: Known
+    """What the store has been found to remember of the batch."""
     stored: Stored
     """The session's specification."""
     began: float = field(default_factory=time.perf_counter)
@@ -281,7 +279,7 @@ class Draft:
             where the key came with another body then.
         """
         self.asked_keys.add(key.key)
-        if (stored := self.known.answers.get(key.key)) is not None:
+        if (stored := self.known.replays.get(key.key)) is not None:
             body, packed = unpack_answer(stored)
         elif key.key in self.answers:
             body, packed = self.answers[key.key]
@@ -423,7 +421,7 @@ async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
 
 
 async def apply_batch(
-    base: CachedSession, batch: Sequence[Operation], known: KnownKeys, now: float, *, undoes: bool = False
+    base: CachedSession, batch: Sequence[Operation], known: Known, now: float, *, undoes: bool = False
 ) -> Draft:
     """Apply a batch to a copy of a run, or only expire some of the due decisions where they are many.
 
@@ -470,6 +468,8 @@ async def apply_batch(
         except ServiceError as error:
             draft.journal.rewind(noted)
             draft.results.append(error)
+            if operation.reports_events and isinstance(error, (InvalidRequestError, SurplusFeedbackError)):
+                draft.outcomes["refused"] = draft.outcomes.get("refused", 0) + operation.weight
         except Exception:
             if before is None:
                 return await apply_batch(base, batch, known, now, undoes=True)

@@ -68,20 +68,19 @@ class SurplusWatch:
         Parameters
         ----------
         session_id : of the session
-        settled : number of events by outcome
-        results : of the batch's requests; those refused for surplus events are counted
+        settled : number of events by outcome; of those refused the surplus ones are counted
+        results : of the batch's requests
         """
-        refused = [each for each in results if type(each) is SurplusFeedbackError]
-        if not settled and not refused:
+        refused = [each for each in results if type(each) is SurplusFeedbackError] if "refused" in settled else []
+        if not (events := sum(settled.values()) - settled.get("refused", 0) + sum(each.events for each in refused)):
             return
-        events = sum(settled.values()) + sum(error.events for error in refused)
         if (watched := self._sessions.get(session_id)) is None:
             if len(self._sessions) >= MAX_SESSIONS:
                 self._sessions.clear()
                 self.mostly_surplus.clear()
             watched = self._sessions[session_id] = _Watched()
         watched.events += events
-        watched.surplus += settled.get("surplus", 0) + sum(error.surplus for error in refused)
+        watched.surplus += settled.get("surplus", 0) + sum(each.surplus for each in refused)
         if watched.events >= WINDOW:
             if 2 * watched.surplus > watched.events:
                 self.mostly_surplus.add(session_id)

@@ -19,25 +19,18 @@ from collections.abc import Sequence
 from contextvars import Context, copy_context
 
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large
-from ..engine.arm_run import ArmRun
-from ..engine.run import Run, SlotRun
+from ..engine.arm_run import Arms
+from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
-from ..errors import (
-    InternalError,
-    InvalidRequestError,
-    OverloadedError,
-    ServiceError,
-    SurplusFeedbackError,
-    UnknownSessionError,
-)
+from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..models.specification import is_id
 from ..serialization import records as codec
 from ..serialization import summary
-from ..serialization.state import NEWEST, encode, rows_of
+from ..serialization.state import NEWEST, encode
 from ..store.base import Commit, Committed, Conflict, Known, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
-from .batch import Answer, Draft, KnownKeys, Operation, apply_batch
+from .batch import Answer, Draft, Operation, apply_batch
 from .cache import EFFECTIVE_SECONDS, CachedSession, Effective, SessionCache
 from .loading import SessionLoader
 from .schemas import Schemas
@@ -81,56 +74,13 @@ async def commit_of(
     If nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
     state of a newer schema than may be written now is written again. The answers of the draft get the new version.
     """
-    run, stored, journal = draft.run, draft.stored, draft.journal
-    spec, is_same = base.stored.specification, stored is base.stored
-    writes = draft.changed or bool(draft.answers) or base.schema > schema
-    if not (writes or (journal and spec.decision_log is not None)):
-        return await _with_lookups(draft, session_id, base, writer, None, base.version)
-    has_other_arms = isinstance(run, ArmRun) and run.arms is not getattr(base.run, "arms", None)
-    is_same = is_same and not has_other_arms
-    # Computing it costs much with many arms: lists show that of some seconds ago.
-    effective = base.effective if is_same else None
-    if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
-        effective = Effective(summary.effective_arms_of(run), run.ledger.time)
-    draft.effective = effective
-    # Other arms are encoded again, of which there may be many.
-    size = LABEL_BYTES * run.arms.size if has_other_arms and isinstance(run, ArmRun) else 0
-    state = await run_in_thread_if_large(size, encode, run, schema, effective.value, mostly_surplus)
-    if len(state) >= LARGE_INPUT_BYTES:
-        await draft.fair_yield()
-    losses = base.run.params.losses
-    default = None if spec.expiry is None else spec.expiry.default(losses.word)
-    entries, idle, was_idle = list[bytes](), stored.specification.idle_ttl_seconds, spec.idle_ttl_seconds
-    if spec.decision_log is not None:
-        entries = await journal.entries(default, losses.word, draft.fair_yield)
-    records: dict[bytes, bytes | None] = dict.fromkeys(draft.dropped)
-    if run.act_times is not None or run.stored_rows or isinstance(run, SlotRun) or rows_of(run):
-        records |= codec.encode(run)
-    written = Written(
-        version,
-        state,
-        stored.specification.idle_ttl_ms if draft.extends_deadline and idle is not None else None,
-        idle is None and was_idle is not None,
-        None if stored is base.stored else await _specification(draft),
-        records,
-        await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
-        await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
-        None if is_same else await _about(draft),
-        entries,
-        0 if spec.decision_log is None else spec.decision_log.max_entries,
-    )
-    return await _with_lookups(draft, session_id, base, writer, written, version)
-
-
-async def _with_lookups(
-    draft: Draft, session_id: str, base: CachedSession, writer: str, written: Written | None, version: str
-) -> Commit:
-    """Make a commit with what is looked up and remembered; answers get the version in force after it."""
+    written, known, new = None, draft.known, draft.event_ids
+    is_noted = draft.journal and base.stored.specification.decision_log is not None
+    if draft.changed or draft.answers or base.schema > schema or is_noted:
+        written = await _written(draft, base, version, mostly_surplus, schema)
     if draft.shows_version:
-        draft.show_version(version)
+        draft.show_version(base.version if written is None else version)
         await draft.fair_yield()
-    new, known = draft.event_ids, draft.known
-    answers = {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()}
     return Commit(
         session_id,
         writer,
@@ -139,35 +89,58 @@ async def _with_lookups(
         base.checksum,
         list(new),
         list(draft.asked_events - known.duplicates - new.keys()) if len(draft.asked_events) > len(new) else (),
-        list(draft.asked_keys - known.answers.keys()) if draft.asked_keys else (),
-        answers,
+        list(draft.asked_keys - known.replays.keys()) if draft.asked_keys else (),
+        {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()},
     )
 
 
-async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, bytes] | None]:
-    """Return the segments that a draft changes, as the store keeps them."""
-    found = {}
-    for name in run.segments.changes:
-        found[codec.name_of(name)] = codec.encode_segment(run, name)
+async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
+    """Return what a commit of a draft writes."""
+    run, stored, journal, before = draft.run, draft.stored, draft.journal, base.stored.specification
+    # To ask for the class of a run, which may be over points, takes longer.
+    arms: Arms | None = getattr(run, "arms", None)
+    is_same = stored is base.stored and arms is getattr(base.run, "arms", None)
+    # Labels, of which there may be many, are encoded again if they may be others.
+    size = 0 if is_same or arms is None else LABEL_BYTES * len(arms.names or ())
+    # Computing it costs much with many arms: lists show that of some seconds ago.
+    effective = base.effective if is_same else None
+    if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
+        effective = Effective(summary.effective_arms_of(run), run.ledger.time)
+    draft.effective = effective
+    state = await run_in_thread_if_large(size, encode, run, schema, effective.value, mostly_surplus)
+    if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
-    return found
+    records, segments = codec.encode(run), dict[bytes, tuple[int, bytes] | None]()
+    if draft.dropped:
+        records = dict.fromkeys(draft.dropped) | records
+    if isinstance(run, SegmentRun):
+        for name in run.segments.changes:
+            segments[codec.name_of(name)] = codec.encode_segment(run, name)
+            await draft.fair_yield()
+    losses, is_logged = base.run.params.losses, before.decision_log is not None
+    specification = about = None
+    if stored is not base.stored:
+        specification = await run_in_thread_if_large(size, stored.encode)
+    if not is_same:
+        about = await run_in_thread_if_large(size, summary.encode_about, stored.specification.chosen(), run)
+    idle_ttl_ms = stored.specification.idle_ttl_ms
+    return Written(
+        version,
+        state,
+        idle_ttl_ms if draft.extends_deadline else None,
+        idle_ttl_ms is None and before.idle_ttl_seconds is not None,
+        specification,
+        records,
+        segments,
+        await journal.counts(losses, before.default_loss, lambda: draft.fair_yield()) if journal else {},
+        about,
+        await journal.entries(before.default_loss, losses.word, draft.fair_yield) if is_logged else (),
+        0 if before.decision_log is None else before.decision_log.max_entries,
+    )
 
 
-async def _specification(draft: Draft) -> bytes:
-    """Encode a specification that replaces another."""
-    return await run_in_thread_if_large(_label_bytes(draft.run), draft.stored.encode)
-
-
-async def _about(draft: Draft) -> bytes:
-    """Encode what lists show and seldom changes."""
-    chosen, size = draft.stored.specification.chosen(), _label_bytes(draft.run)
-    return await run_in_thread_if_large(size, summary.encode_about, chosen, draft.run)
-
-
-def _label_bytes(run: Run) -> int:
-    return LABEL_BYTES * len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
-
-
+NOTHING_KNOWN = Known(frozenset(), {})
+"""What the store has been found to remember of a batch before it was asked."""
 MAX_ATTEMPTS = 64
 """Attempts at one batch before its requests are refused as overload."""
 TRIES_AT_ONCE = 4
@@ -216,18 +189,12 @@ class Committer:
         """
         self._metrics.commit_requests(len(batch))
         try:
-            results = await self._commit(session_id, batch)
+            return await self._commit(session_id, batch)
         except ServiceError as error:
             failure = error
         except Exception:
             log.exception("commit failed, session %s", session_id)
             failure = InternalError()
-        else:
-            for operation, result in zip(batch, results, strict=True):
-                is_refused = type(result) is not Answer and operation.reports_events
-                if is_refused and isinstance(result, (InvalidRequestError, SurplusFeedbackError)):
-                    self._metrics.events["refused"](operation.weight)
-            return results
         self._cache.forget(session_id)
         return [failure] * len(batch)
 
@@ -240,7 +207,7 @@ class Committer:
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._loader.load(session_id)
-        known, failed = KnownKeys(), 0
+        known, failed = NOTHING_KNOWN, 0
         while failed < MAX_ATTEMPTS:
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
@@ -268,8 +235,7 @@ class Committer:
                     await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311 - jitter is no secret
                     base = await self._loader.load(session_id)
             elif isinstance(outcome, Known):
-                known.duplicates |= outcome.duplicates
-                known.answers.update(outcome.replays)
+                known = Known(known.duplicates | outcome.duplicates, {**known.replays, **outcome.replays})
                 await draft.fair_yield()
             else:
                 await self.forget(session_id)
@@ -356,29 +322,25 @@ class SessionQueues:
             raise OverloadedError("Too many requests are waiting for this session")
         self.waiting += 1
         try:
-            if queue is None:
-                return await self._begin(session_id, operation)
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            queue.append((operation, future, copy_context()))
-            return await future
+            if queue is not None:
+                future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+                queue.append((operation, future, copy_context()))
+                return await future
+            queue = self._queues[session_id] = deque()
+            try:
+                (result,) = await self._committer.commit(session_id, (operation,))
+            finally:
+                if queue:  # Others have come meanwhile.
+                    task = asyncio.create_task(self._commit_batches(session_id, queue))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                else:
+                    self._end(session_id)
+            if isinstance(result, Exception):
+                raise result
+            return result
         finally:
             self.waiting -= 1
-
-    async def _begin(self, session_id: str, operation: Operation) -> Answer:
-        """Commit the request that finds no commit under way, and let those that come meanwhile be committed."""
-        queue = self._queues[session_id] = deque()
-        try:
-            (result,) = await self._committer.commit(session_id, (operation,))
-        finally:
-            if queue:
-                task = asyncio.create_task(self._commit_batches(session_id, queue))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            else:
-                self._end(session_id)
-        if isinstance(result, Exception):
-            raise result
-        return result
 
     def _end(self, session_id: str) -> None:
         del self._queues[session_id]

@@ -42,8 +42,6 @@ class Log(NamedTuple):
     steps: Steps
     opened: int
     """Steps before the open slot."""
-    is_stored: bool = True
-    """Whether it is stored beside the state, and each commit adds to it; or its steps stand behind the state."""
 
 
 class Information(StrEnum):

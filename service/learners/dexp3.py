@@ -300,7 +300,7 @@ class Dexp3(ArmLearner[State]):
         return state.p
 
     def rates(self, state: State) -> dict[str, Any]:
-        return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
+        return {"rates": self.mode, **dict(zip(Rates._fields, state[5:8], strict=True))}
 
 
 def _with(weights: FloatArray, steps: Steps) -> FloatArray:

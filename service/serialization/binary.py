@@ -6,7 +6,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,13 +39,6 @@ def checksum(body: bytes | memoryview) -> bytes:
 def dtype_below(end: int) -> np.dtype[Any]:
     """Return the type of the shortest unsigned integers that hold all below ``end``."""
     return UNSIGNED[1 if end <= 1 << 8 else 2 if end <= 1 << 16 else 4 if end <= 1 << 32 else 8]
-
-
-@dataclass(slots=True)
-class Writer:
-    """What has been written, one part after another."""
-
-    parts: list[bytes] = field(default_factory=list)
 
 
 class Reader:

@@ -41,7 +41,7 @@ from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
 from ..store.base import head_of
-from .binary import BYTE, BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, dtype_below, foreign
+from .binary import BYTE, BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, checksum, dtype_below, foreign
 
 FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
@@ -245,26 +245,18 @@ def is_unread(state: Any) -> bool:
     return log is not None and not log.base.size
 
 
-def shortened(state: Any) -> Any:
-    """Return a state as its fields are stored, with the ``log`` that stands behind them; None if none does."""
-    if state.log is not None:
-        return state._replace(weights=_NONE, opened=_NONE)
+def shortened(state: Any) -> tuple[Any, bytes]:
+    """Return a state as its fields are stored, and what stands behind them."""
+    if (log := state.log) is not None:
+        short = state._replace(weights=_NONE, opened=_NONE)
+        return short, BYTES[LOGGED] + _LOGGED_HEAD.pack(len(log.steps), log.opened)
     if state.weights is state.opened:
-        return state
-    places = np.flatnonzero(state.weights != state.opened)
+        return state, BYTES[0]
+    (places,) = (state.weights != state.opened).nonzero()
     if places.size * STEP_BYTES >= state.weights.nbytes or places.size >= LOGGED:
-        return state
-    steps = tuple(zip(places.tolist(), state.weights[places].tolist(), strict=True))
-    return state._replace(weights=state.opened, log=Log(state.opened, steps, 0, is_stored=False) if steps else None)
-
-
-def _write_log(writer: Writer, log: Log) -> None:
-    """Write what follows the fields of a state that was ``shortened``."""
-    if log.is_stored:
-        writer.parts += (BYTES[LOGGED], _LOGGED_HEAD.pack(len(log.steps), log.opened))
-    else:
-        arms, numbers = zip(*log.steps, strict=True)
-        writer.parts += (BYTES[len(arms)], _layout(len(arms)).pack(*arms, *numbers))
+        return state, BYTES[0]
+    numbers = (*places.tolist(), *state.weights[places].tolist())
+    return state._replace(weights=state.opened), BYTES[places.size] + _layout(places.size).pack(*numbers)
 
 
 @lru_cache(maxsize=256)
@@ -273,7 +265,7 @@ def _layout(count: int) -> struct.Struct:
 
 
 def _read_log(reader: Reader, state: Any) -> Any:
-    """Read what follows a state, and return the state with it; rows that belong to it are still to be read.
+    """Read what ``shortened`` put behind a state, and return the whole; rows of it are still to be read.
 
     Parameters
     ----------
@@ -283,7 +275,7 @@ def _read_log(reader: Reader, state: Any) -> Any:
     Raises
     ------
     CodecError, IndexError, ValueError
-        where ``_write_log`` did not write these bytes behind this state.
+        where these bytes do not belong behind this state.
     """
     (count,) = reader.unpack(BYTE)
     if count == LOGGED:
@@ -354,8 +346,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     arms: Arms | None = getattr(run, "arms", None)
     shared: Any = getattr(run, "shared", ())
     layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates))
-    if layout.has_log:
-        state = shortened(state)
+    state, behind = shortened(state) if layout.has_log else (state, b"")
     fields, parts = state + shared, list[bytes]()
     if is_changed := arms is not None and arms.added is not None:
         parts += (LENGTH.pack(len(encoded := encode_arms(arms))), encoded)
@@ -378,11 +369,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
         parts += (LENGTH.pack(fields[at].size), fields[at].tobytes())
     for at in layout.rows:
         parts.append(LENGTH.pack(len(fields[at])))
-    if layout.has_log:
-        if state.log is None:
-            parts.append(BYTES[0])
-        else:
-            _write_log(Writer(parts), state.log)
+    parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
     flags |= is_changed * CHANGED_ARMS | bool(shared) * SEGMENTS
     shown = [math.nan if number is None else number for number in (effective, *rates)]
