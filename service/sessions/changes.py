@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -23,153 +22,78 @@ from .views import ArmLimits, check_labels, label_bytes
 # -- Changing the arms of a session: some of them, or the whole catalogue.
 
 
-class _Plan(NamedTuple):
-    """What a request does to the arms."""
-
-    change: Change
-    after: Arms
-    """The arms there are then."""
-
-
 @dataclass(slots=True)
-class _ArmsOperation(Operation):
-    """A change of arms by their labels; the answer is the session's view as of its commit."""
+class ChangeArms(Operation):
+    """Remove arms by their labels, add some, resume some, and pause some; or replace the whole catalogue.
 
-    adds_first: ClassVar[bool]
+    Labels already absent or present change nothing. The answer is the session's view as of its commit.
+    """
 
     limits: ArmLimits
     view: Callable[[Run, bool], Body]
     """Makes the answer, of a run and whether its commit extends the idle deadline."""
-
-    @property
-    @abstractmethod
-    def coming(self) -> tuple[str, Sequence[str]]:
-        """The field that may name new labels, and those labels."""
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Labels in the request."""
-
-    @abstractmethod
-    def plan(self, arms: Arms) -> _Plan:
-        """Find out what the request does to a session's arms."""
-
-    @abstractmethod
-    def missing_field(self, arms: Arms, plan: _Plan) -> str:
-        """Return the field that leaves no arm that may be drawn."""
+    add: Sequence[str] = ()
+    remove: Sequence[str] = ()
+    pause: Sequence[str] = ()
+    resume: Sequence[str] = ()
+    catalogue: Sequence[str] | None = None
+    """In place of the others: those that are missing are added, then arms that it does not name are removed."""
 
     async def check(self, draft: Draft) -> None:
-        """Refuse sessions without labels, and labels that are too long."""
+        """Refuse sessions without labels or whose learner has no pauses, and labels that are too long."""
         _with_labels(draft.run)
-        field, labels = self.coming
+        field, labels = ("add", self.add) if self.catalogue is None else ("arms", self.catalogue)
         size = LABEL_BYTES * len(labels)
         await run_in_thread_if_large(size, check_labels, field, labels, self.limits.label_bytes)
+        for field, labels in (("pause", self.pause), ("resume", self.resume)):
+            if labels:
+                check_defined(field, draft.run.learner)
 
     async def apply(self, draft: Draft, _checked: None) -> Applied:
         run = _with_labels(draft.run)
-        size = LABEL_BYTES * (run.arms.size + self.count)
+        named = (self.add, self.remove, self.pause, self.resume, self.catalogue or ())
+        size = LABEL_BYTES * (run.arms.size + sum(map(len, named)))
         changed = await run_in_thread_if_large(size, self._change, draft, run)
         body = await joined(self.view(run, changed or self.idempotency is not None), draft.fair_yield)
         return Applied(body, changed=changed, shows_version=True)
 
     def _change(self, draft: Draft, run: ArmRun) -> bool:
-        plan = self.plan(run.arms)
-        if plan.after is run.arms:
+        before, names, add, remove = run.arms, run.arms.names or (), self.add, self.remove
+        if self.catalogue is not None:
+            kept, add = set(self.catalogue), self.catalogue
+            remove = [names[arm] for arm in before.live if names[arm] not in kept]
+        change = before.change(add, remove)
+        after = before.changed(change) if change.removed or change.added else before
+        after = after.with_pauses(self.resume, self.pause)
+        if after is before:
             return False
-        self._check_size(run.arms, plan)
-        _note(draft.journal, run, plan)
-        run.change_arms(plan.change, plan.after, adds_first=self.adds_first)
+        self._check_size(before, change, after)
+        _note(draft.journal, run, change, after)
+        run.change_arms(change, after, adds_first=self.catalogue is not None)
         return True
 
-    def _check_size(self, arms: Arms, plan: _Plan) -> None:
-        after, limits, (field, _) = plan.after, self.limits, self.coming
-        if len(after.paused) == len(after.live) or not (self.adds_first or _stays(arms, plan.change)):
-            raise InvalidRequestError.of(self.missing_field(arms, plan), "at least one arm must stay unpaused")
-        if not plan.change.added:
-            return
-        if len(after.live) > limits.at_once:
+    def _check_size(self, before: Arms, change: Change, after: Arms) -> None:
+        limits, replaces, stays = self.limits, self.catalogue is not None, len(change.removed) < len(before.live)
+        if len(after.paused) == len(after.live) or not (replaces or stays):
+            field = "arms" if replaces else "pause" if stays and after.paused - before.paused else "remove"
+            raise InvalidRequestError.of(field, "at least one arm must stay unpaused")
+        field = "arms" if replaces else "add"
+        if change.added and len(after.live) > limits.at_once:
             raise InvalidRequestError.of(field, f"there may be at most {limits.at_once} arms")
-        if after.size > limits.ever:
+        if change.added and after.size > limits.ever:
             raise InvalidRequestError.of(
                 field,
                 f"a session may have had at most {limits.ever} arms, removed ones included, and this one has had "
-                f"{arms.size}: create a new session, or raise BANDIT_MAX_ARMS_EVER",
+                f"{before.size}: create a new session, or raise BANDIT_MAX_ARMS_EVER",
             )
 
 
-@dataclass(slots=True)
-class ChangeArms(_ArmsOperation):
-    """Remove arms, add some, resume some, and pause some; labels already absent or present change nothing."""
-
-    adds_first: ClassVar = False
-
-    add: Sequence[str] = ()
-    remove: Sequence[str] = ()
-    pause: Sequence[str] = ()
-    resume: Sequence[str] = ()
-
-    @property
-    def coming(self) -> tuple[str, Sequence[str]]:
-        return "add", self.add
-
-    @property
-    def count(self) -> int:
-        return len(self.add) + len(self.remove) + len(self.pause) + len(self.resume)
-
-    async def check(self, draft: Draft) -> None:
-        """Refuse sessions without labels or whose learner has no pauses, and labels that are too long."""
-        await _ArmsOperation.check(self, draft)
-        for field, labels in (("pause", self.pause), ("resume", self.resume)):
-            if labels:
-                check_defined(field, draft.run.learner)
-
-    def plan(self, arms: Arms) -> _Plan:
-        change = arms.change(self.add, self.remove)
-        after = arms.changed(change) if change.removed or change.added else arms
-        return _Plan(change, after.with_pauses(self.resume, self.pause))
-
-    def missing_field(self, arms: Arms, plan: _Plan) -> str:
-        return "pause" if plan.after.paused - arms.paused and _stays(arms, plan.change) else "remove"
-
-
-@dataclass(slots=True)
-class ReplaceArms(_ArmsOperation):
-    """Add the arms of a catalogue that are missing, then remove those that it does not name."""
-
-    adds_first: ClassVar = True
-
-    arms: Sequence[str] = ()
-    """Labels; not empty."""
-
-    @property
-    def coming(self) -> tuple[str, Sequence[str]]:
-        return "arms", self.arms
-
-    @property
-    def count(self) -> int:
-        return len(self.arms)
-
-    def plan(self, arms: Arms) -> _Plan:
-        catalogue, names = set(self.arms), arms.names or ()
-        change = arms.change(self.arms, [names[arm] for arm in arms.live if names[arm] not in catalogue])
-        return _Plan(change, arms.changed(change) if change.removed or change.added else arms)
-
-    def missing_field(self, arms: Arms, plan: _Plan) -> str:  # noqa: ARG002 - there is one field
-        return "arms"
-
-
-def _stays(arms: Arms, change: Change) -> bool:
-    """Return whether an arm is left when those that leave are removed."""
-    return len(change.removed) < len(arms.live)
-
-
-def _note(journal: Journal, run: ArmRun, plan: _Plan) -> None:
-    outstanding, before, names = run.ledger.by_arm, run.arms.paused, plan.after.names or ()
-    removed, paused = plan.change.removed, plan.after.paused
+def _note(journal: Journal, run: ArmRun, change: Change, after: Arms) -> None:
+    outstanding, before, names = run.ledger.by_arm, run.arms.paused, after.names or ()
+    removed, paused = change.removed, after.paused
     journal.append(
         ArmsChanged(
-            plan.change.added,
+            change.added,
             [names[arm] for arm in removed],
             [names[arm] for arm in sorted(paused - before)],
             [names[arm] for arm in sorted(before - paused - frozenset(removed))],

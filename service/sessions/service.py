@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from ..settings import Settings
 from ..store.base import NO_CONNECTION, Store
 from ..telemetry.metrics import Metrics
 from . import transfer as document
-from .changes import ChangeArms, ChangeSession, ReplaceArms
+from .changes import ChangeArms, ChangeSession
 from .create import Creator
 from .history import Sampler
 from .pages import ArmSort, arms_page, decisions_page, history_page, sessions_page
@@ -177,9 +177,6 @@ def check_id(session_id: str) -> None:
         raise UnknownSessionError
 
 
-ArmsRequest = Callable[..., ChangeArms | ReplaceArms]
-
-
 class Sessions(SessionQueries):
     """The sessions of a store, as requests reach them.
 
@@ -231,14 +228,14 @@ class Sessions(SessionQueries):
         self._metrics.decisions_abandoned(abandoned)
 
     async def change_arms(
-        self, session_id: str, change: ArmsRequest, key: Idempotency | None, rights: Rights = ALL
+        self, session_id: str, labels: Mapping[str, Any], key: Idempotency | None, rights: Rights = ALL
     ) -> Answer:
         """Change a session's arms by their labels, and answer with its view as of that commit.
 
         Parameters
         ----------
         session_id : of the session, whose arms have labels
-        change : makes the operation, of the limits of the session and of what makes its view
+        labels : by the fields of ``ChangeArms``
         key : the request's Idempotency-Key, under which the answer is stored; None without one
         rights : how many arms the caller's sessions may have
 
@@ -254,7 +251,7 @@ class Sessions(SessionQueries):
         check_id(session_id)
         snapshot, cached = await self._reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
-        operation = change(limits, viewer(session_id, snapshot, cached), idempotency=key)
+        operation = ChangeArms(limits, viewer(session_id, snapshot, cached), **labels, idempotency=key)
         return await self._queues.submit(session_id, operation)
 
     async def change(self, session_id: str, fields: Mapping[str, Any], key: Idempotency | None) -> Answer:

@@ -7,7 +7,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,8 @@ from service.learners import REGISTRY
 from service.models.events import ArmEvent, Choice, Idempotency, OneArmEvent, RewardEvent
 from service.models.specification import DecisionLogSpec, ExpirySpec, Specification, Word
 from service.sessions.act import Act
-from service.sessions.changes import ChangeArms, NextDue, ReplaceArms
+from service.sessions.changes import NextDue
 from service.sessions.feedback import SettleFeedback
-from service.sessions.service import ArmsRequest
 from service.store import open_store
 from tests.support.crashing import Fault, Worker
 from tests.support.machines import ANY_LABEL, FIELDS, NAMES, TAKES_ELIGIBLE
@@ -403,8 +401,8 @@ class SessionMachine(CheckedSession):
         then.remove(remove)
         then.add(add)
         then.pause(resume, pause)
-        fields = {"add": add, "remove": [*remove, "nobody"], "resume": resume, "pause": pause}
-        self.change(at, then, partial(ChangeArms, **fields))
+        labels = {"add": add, "remove": [*remove, "nobody"], "resume": resume, "pause": pause}
+        self.change(at, then, labels)
 
     @rule(gap=GAPS, at=WORKERS, arms=st.lists(NEW_LABEL, min_size=1, max_size=3))
     def replace_arms(self, gap: float, at: int, arms: list[str]) -> None:
@@ -413,11 +411,11 @@ class SessionMachine(CheckedSession):
         then.pass_time(self.time)
         then.add(arms)
         then.remove(then.labels.keys() - set(arms))
-        self.change(at, then, partial(ReplaceArms, arms=arms))
+        self.change(at, then, {"catalogue": arms})
 
-    def change(self, at: int, then: Model, change: ArmsRequest) -> None:
+    def change(self, at: int, then: Model, labels: dict[str, list[str]]) -> None:
         """Change the arms; refused, and nothing changes, where none would be left to draw."""
-        changing = self.workers[at].sessions.change_arms(self.name, change, None)
+        changing = self.workers[at].sessions.change_arms(self.name, labels, None)
         if not then.drawable:
             with pytest.raises(InvalidRequestError):
                 self.runner.run(changing)

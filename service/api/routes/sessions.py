@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
@@ -11,10 +11,8 @@ from pydantic import BeforeValidator, Field
 
 from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
-from ...sessions import changes as operations
 from ...sessions.pages import MAX_PAGE, ArmSort
 from ...sessions.segments import SegmentSort
-from ...sessions.service import ArmsRequest
 from ..calls import Call, Reply
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
@@ -127,8 +125,8 @@ async def change_arms(
     A new arm gets the next index and starts at probability 1/n, where n is the new number of arms. The others keep
     their ratios. Outstanding decisions of a removed arm are settled as removed; feedback for them changes nothing.
     """
-    change = partial(operations.ChangeArms, add=body.add, remove=body.remove, pause=body.pause, resume=body.resume)
-    return await _change_arms(call, session_id, change)
+    labels = {"add": body.add, "remove": body.remove, "pause": body.pause, "resume": body.resume}
+    return await _change_arms(call, session_id, labels)
 
 
 @router.put(
@@ -144,13 +142,12 @@ async def replace_arms(
     Use it to replace a whole catalogue. Arms that stay keep what they have learned, and stay paused if they were
     paused.
     """
-    return await _change_arms(call, session_id, partial(operations.ReplaceArms, arms=body.arms))
+    return await _change_arms(call, session_id, {"catalogue": body.arms})
 
 
-async def _change_arms(call: Call, session_id: str, change: ArmsRequest) -> Reply:
+async def _change_arms(call: Call, session_id: str, labels: Mapping[str, Sequence[str]]) -> Reply:
     key = await call.idempotency()
-    sessions = call.runtime.sessions
-    answer = await sessions.change_arms(session_id, change, key, call.rights)
+    answer = await call.runtime.sessions.change_arms(session_id, labels, key, call.rights)
     return Reply(answer.body, 200, answer.replayed)
 
 
