@@ -29,7 +29,7 @@ from ..serialization.summary import Sample, shown_mean, time_text
 from ..store.base import Added, ArmCounts, Listed, LogEntry, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
-from .views import Reader, of_store, summary
+from .views import Reader, check_id, of_store, summary
 
 MAX_PAGE = 1000
 """Rows on a page, at most."""
@@ -39,7 +39,7 @@ MAX_PAGE = 1000
 
 
 async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
-    """Return the JSON of a page of sessions: see ``Sessions.list``.
+    """Return the JSON of a page of sessions.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ MAX_TRIES = 3
 async def arms_page(
     reader: Reader, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
 ) -> Body:
-    """Return the JSON of a page of live arms: see ``Sessions.arms``.
+    """Return the JSON of a page of live arms, with what is counted of each; due decisions are settled first.
 
     Parameters
     ----------
@@ -212,6 +212,7 @@ async def arms_page(
         where the session does not keep this segment.
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
+    check_id(session_id)
     start = _start(cursor, sort)
     if segment is not None:
         return await _of_segment(reader, session_id, start, limit, sort, segment)
@@ -323,7 +324,7 @@ _CURSOR_OF_DECISIONS = re.compile("[0-9]{1,15}-[0-9]{1,18}")
 
 
 async def decisions_page(store: Store, session_id: str, cursor: str | None, limit: int) -> Body:
-    """Return the JSON of a page of the decision log: see ``Sessions.decisions``.
+    """Return the JSON of a page of the decision log, oldest first.
 
     Parameters
     ----------
@@ -340,6 +341,7 @@ async def decisions_page(store: Store, session_id: str, cursor: str | None, limi
         where the session keeps none.
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
+    check_id(session_id)
     if cursor is not None and not _CURSOR_OF_DECISIONS.fullmatch(cursor):
         raise InvalidRequestError.of("cursor", "is not one this service gave")
     log = await store.read_log(session_id, cursor, limit + 1)
@@ -372,7 +374,7 @@ def _page_of_decisions(entries: Sequence[LogEntry], following: str | None) -> It
 
 
 async def history_page(reader: Reader, session_id: str) -> Body:
-    """Return the JSON of a session's history: see ``Sessions.history``.
+    """Return the JSON of a session's history: samples of its counts and of its learner, oldest first.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from ..serialization.records import name_of
 from ..serialization.summary import effective_arms, shown_mean, time_text
 from ..store.base import Snapshot, Store
 from .act import check_segments
-from .views import Reader, fields_of
+from .views import Reader, check_id, fields_of
 
 SegmentSort = Literal["segment", "-segment", "slots", "-slots", "mean", "-mean"]
 MAX_SORTED = 1000
@@ -78,7 +78,7 @@ async def find(reader: Reader, session_id: str, names: Sequence[str]) -> Found:
 
 
 async def segment_view(reader: Reader, session_id: str, name: str) -> Body:
-    """Return the JSON of a session's view with what is of one segment: see ``Sessions.view``.
+    """Return the JSON of a session's view with what is of one segment in place of the same of the session.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ async def segment_view(reader: Reader, session_id: str, name: str) -> Body:
 
 
 async def segments_page(reader: Reader, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
-    """Return the JSON of a page of segments: see ``Sessions.segments``.
+    """Return the JSON of a page of the segments that a session keeps.
 
     Parameters
     ----------
@@ -120,6 +120,7 @@ async def segments_page(reader: Reader, session_id: str, cursor: str | None, lim
         for a session without segments, an order for which they are too many, or a cursor of another list.
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
+    check_id(session_id)
     place = _place(cursor, sort)
     if sort in ("segment", "-segment"):
         names = await _names(reader.store, session_id, place, limit + 1, backwards=sort.startswith("-"))

@@ -18,7 +18,6 @@ from ..cooperative import Body
 from ..engine.run import Run
 from ..errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..models.events import Idempotency
-from ..models.specification import is_id
 from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import NO_CONNECTION, Store
@@ -27,157 +26,12 @@ from . import transfer as document
 from .changes import ChangeArms, ChangeSession
 from .create import Creator
 from .history import Sampler
-from .pages import ArmSort, arms_page, decisions_page, history_page, sessions_page
-from .segments import SegmentSort, segment_view, segments_page
-from .views import ALL, Limits, Reader, Rights, viewer
-
-# -- What can be read of sessions: views, lists and exports, as JSON.
+from .pages import arms_page, decisions_page, history_page, sessions_page
+from .segments import segment_view, segments_page
+from .views import ALL, Limits, Reader, Rights, check_id, viewer
 
 
-class SessionQueries:
-    """Reads sessions for requests; nothing is changed.
-
-    Parameters
-    ----------
-    store : has the sessions
-    reader : of the same store, with the worker's cache
-    max_import_bytes : how long an exported session may be, so that it can be imported again
-    """
-
-    def __init__(self, store: Store, reader: Reader, max_import_bytes: int) -> None:
-        self._store = store
-        self._reader = reader
-        self._max_import_bytes = max_import_bytes
-        self.now = store.now
-        self.list = partial(sessions_page, reader)
-
-    async def view(self, session_id: str, segment: str | None = None) -> Body:
-        """Return the JSON of a session as it is now, with due decisions settled; nothing is committed.
-
-        Parameters
-        ----------
-        session_id : of the session; one that no session can have is unknown
-        segment : shows what is of this segment alone in place of the same of the session; None for the session
-
-        Raises
-        ------
-        UnknownSegmentError, InvalidRequestError
-            where the session does not keep this segment, or has none.
-        UnknownSessionError
-            where there is no such session.
-        StateCorruptError
-            where its stored bytes can't be read.
-        StoreUnavailableError
-            where the store can't be reached.
-        """
-        check_id(session_id)
-        if segment is not None:
-            return await segment_view(self._reader, session_id, segment)
-        return await self._reader.view(session_id)
-
-    async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
-        """Return the JSON of a page of the segments that a session keeps.
-
-        Parameters
-        ----------
-        session_id : of the session, which has segments
-        cursor : ``next_cursor`` of the page before in the same order; None for the first
-        limit : segments on the page, at most
-        sort : the order; with a hyphen, descending
-
-        Raises
-        ------
-        InvalidRequestError
-            for a session without segments, an order for which they are too many, or a cursor of another list.
-        ServiceError
-            what ``view`` raises.
-        """
-        check_id(session_id)
-        return await segments_page(self._reader, session_id, cursor, limit, sort)
-
-    async def arms(
-        self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
-    ) -> Body:
-        """Return the JSON of a page of a session's live arms, with what is counted of each.
-
-        Due decisions are settled first, as in a view.
-
-        Parameters
-        ----------
-        session_id : of the session, which is over arms
-        cursor : ``next_cursor`` of the page before in the same order; None for the first
-        limit : arms on the page, at most
-        sort : the order; with a hyphen, descending
-        segment : shows the probabilities of this segment alone; None for the session's, and its counts
-
-        Raises
-        ------
-        InvalidRequestError
-            for a session over points, or a cursor of another list.
-        ServiceError
-            what ``view`` raises.
-        """
-        check_id(session_id)
-        return await arms_page(self._reader, session_id, cursor, limit, sort, segment)
-
-    async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
-        """Return the JSON of a page of a session's decision log, oldest first.
-
-        Parameters
-        ----------
-        session_id : of the session, which keeps a log
-        cursor : ``next_cursor`` of the page before; None for the first
-        limit : entries on the page, at most
-
-        Raises
-        ------
-        NoDecisionLogError
-            where the session keeps none.
-        InvalidRequestError
-            for a cursor of another list.
-        ServiceError
-            what ``view`` raises.
-        """
-        check_id(session_id)
-        return await decisions_page(self._store, session_id, cursor, limit)
-
-    async def history(self, session_id: str) -> Body:
-        """Return the JSON of a session's history: samples of its counts and of its learner, oldest first.
-
-        Raises
-        ------
-        ServiceError
-            what ``view`` raises.
-        """
-        check_id(session_id)
-        return await history_page(self._reader, session_id)
-
-    async def export(self, session_id: str) -> Body:
-        """Return the JSON of a whole session, seed included: see ``transfer.document``.
-
-        Raises
-        ------
-        PayloadTooLargeError
-            where it would be longer than an import may be.
-        ServiceError
-            what ``view`` raises.
-        """
-        check_id(session_id)
-        return await document.export(self._store, session_id, self._max_import_bytes)
-
-
-def check_id(session_id: str) -> None:
-    """Refuse what no session can have as its id.
-
-    Raises
-    ------
-    UnknownSessionError
-    """
-    if not is_id(session_id):
-        raise UnknownSessionError
-
-
-class Sessions(SessionQueries):
+class Sessions:
     """The sessions of a store, as requests reach them.
 
     Parameters
@@ -190,17 +44,24 @@ class Sessions(SessionQueries):
 
     def __init__(self, store: Store, settings: Settings, metrics: Metrics, schemas: Schemas | None = None) -> None:
         cache = SessionCache(settings.cache_sessions)
-        super().__init__(store, Reader(store, cache), settings.max_import_bytes)
+        self._store = store
+        self._reader = reader = Reader(store, cache)
+        self.now = store.now
+        # What only reads; each refuses what no session can have as its id.
+        self.list, self.view, self.arms = partial(sessions_page, reader), reader.view, partial(arms_page, reader)
+        self.segments, self.segment = partial(segments_page, reader), partial(segment_view, reader)
+        self.decisions, self.history = partial(decisions_page, store), partial(history_page, reader)
+        self.export = partial(document.export, store, most_bytes=settings.max_import_bytes)
         self._metrics = metrics
         self._limits = Limits(settings)
-        self.sampler = Sampler(store, cache, self._reader)
+        self.sampler = Sampler(store, cache, reader)
         self.schemas = schemas or Schemas(store)
         self._committer = Committer(store, cache, self._metrics, self.schemas)
         self._queues = SessionQueues(
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
-        self.submit = self._queues.submit
-        creator = Creator(store, cache, self._reader, self._queues, self._limits, self._metrics, self.schemas)
+        self.submit, self.drained = self._queues.submit, self._queues.drained
+        creator = Creator(store, cache, reader, self._queues, self._limits, self._metrics, self.schemas)
         self.create, self.restore = creator.create, creator.restore
 
     async def delete(self, session_id: str) -> None:
@@ -248,7 +109,6 @@ class Sessions(SessionQueries):
         ServiceError
             what ``submit`` raises.
         """
-        check_id(session_id)
         snapshot, cached = await self._reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
         operation = ChangeArms(limits, viewer(session_id, snapshot, cached), **labels, idempotency=key)
@@ -270,7 +130,6 @@ class Sessions(SessionQueries):
         ServiceError
             what ``submit`` raises.
         """
-        check_id(session_id)
         snapshot, cached = await self._reader.load(session_id)
 
         def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
@@ -282,10 +141,6 @@ class Sessions(SessionQueries):
     def waiting(self) -> int:
         """Requests that wait for a commit, or are in one."""
         return self._queues.waiting
-
-    async def drained(self) -> None:
-        """Wait until everything accepted so far has been answered."""
-        await self._queues.drained()
 
 
 # -- Whether the store can commit now, answered within a second.

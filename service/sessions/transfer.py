@@ -24,7 +24,7 @@ from ..models import stored as stored_specification
 from ..serialization import state as codec
 from ..serialization import summary
 from ..store.base import DIGEST_BYTES, ArmCounts, NewSession, Snapshot, Store, WholeSession
-from .views import Limits, Rights, label_bytes
+from .views import Limits, Rights, check_id, label_bytes
 
 # -- What is restored of an exported session, where everything in it can be read.
 
@@ -109,7 +109,7 @@ _COUNTS = struct.Struct("<I6d")
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
-    """Return the document of a session, if it could be imported: see ``Sessions.export``.
+    """Return the document of a whole session, seed included, if it could be imported.
 
     Raises
     ------
@@ -117,6 +117,7 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
     PayloadTooLargeError
         where it would be longer than about ``most_bytes``.
     """
+    check_id(session_id)
     whole = await store.export(session_id)
     if whole is None:
         raise UnknownSessionError

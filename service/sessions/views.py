@@ -15,7 +15,7 @@ from ..engine.run import Run, SlotRun
 from ..errors import InvalidRequestError, UnknownSessionError
 from ..learners.base import Spec
 from ..learners.specs import ArmsSpec, PointsSpec, named
-from ..models.specification import Specification
+from ..models.specification import Specification, is_id
 from ..serialization import summary as listed
 from ..serialization.summary import effective_arms, time_text
 from ..settings import Settings
@@ -259,6 +259,17 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
 # -- Reading sessions without changing them.
 
 
+def check_id(session_id: str) -> None:
+    """Refuse what no session can have as its id.
+
+    Raises
+    ------
+    UnknownSessionError
+    """
+    if not is_id(session_id):
+        raise UnknownSessionError
+
+
 class Reader:
     """Reads sessions from the store, and decodes those that the cache does not hold at the stored version.
 
@@ -277,7 +288,7 @@ class Reader:
         self._cache = cache
 
     async def view(self, session_id: str) -> Body:
-        """Return the JSON of a session as it is now, with its due decisions settled: see ``Sessions.view``."""
+        """Return the JSON of a session as it is now, with its due decisions settled; nothing is committed."""
         snapshot, cached = await self.settled(session_id, Journal())
         return session_view(session_id, snapshot, cached)
 
@@ -333,6 +344,7 @@ class Reader:
 
     async def _load_with_records(self, session_id: str, *, expires: bool) -> tuple[Snapshot, CachedSession]:
         """Read a session, with records where it is unread, or ``expires`` and it needs them; all of one version."""
+        check_id(session_id)
         while (snapshot := await self.store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
             is_needed = cached.is_unread or (expires and cached.run.params.expiry is not None)

@@ -91,7 +91,8 @@ async def view_session(call: Call, session_id: str, segment: OfSegment = None) -
 
     With ``segment``, the fields that exist for a segment show the values of that segment.
     """
-    return Reply(await call.runtime.sessions.view(session_id, segment))
+    sessions = call.runtime.sessions
+    return Reply(await (sessions.view(session_id) if segment is None else sessions.segment(session_id, segment)))
 
 
 @router.patch(
