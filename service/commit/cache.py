@@ -102,18 +102,37 @@ MAX_STORED_BYTES = 8_192
 """Most that are kept of a session in place of what is decoded of them: more would take long to decode."""
 OBJECT_BYTES = 200
 """Memory that an arm's label takes wherever it stands, about."""
+AT_REST_BYTES = 500
+"""Memory that a session at rest takes besides its specification and its state: its id and its version, say."""
 
 
-class StoredBytes(NamedTuple):
-    """What the store keeps of one version of a session, but for what stands beside its state."""
+class SessionAtRest(NamedTuple):
+    """One version of a session as it is stored, in a quarter of the memory."""
 
+    version: str
     spec: bytes
     state: bytes
+    created_at: float
+    effective: Effective | None
 
-    def are_enough_for(self, run: Run) -> bool:
-        """Return whether a session at this run may be decoded of these bytes, without waiting for the store."""
-        few = len(self.spec) + len(self.state) <= MAX_STORED_BYTES
-        return few and type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
+    @classmethod
+    def of(
+        cls, version: str, spec: bytes, state: bytes, created_at: float, effective: Effective | None, run: Run
+    ) -> SessionAtRest | None:
+        """Return the session at this run; None if its bytes are many, or it can't be decoded of them alone."""
+        few = len(spec) + len(state) <= MAX_STORED_BYTES
+        suffice = type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
+        return cls(version, spec, state, created_at, effective) if few and suffice else None
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about."""
+        return AT_REST_BYTES + len(self.spec) + len(self.state)
+
+    def decoded(self) -> CachedSession:
+        """Decode it again."""
+        snapshot = Snapshot(self.version, self.spec, self.state, self.created_at, None)
+        return CachedSession.of(snapshot, effective=self.effective)
 
 
 class CachedSession(NamedTuple):
@@ -136,17 +155,20 @@ class CachedSession(NamedTuple):
     """Whether most of the latest events were surplus, as this worker saw them; set where a view is to show it."""
     created_at: float = 0.0
     """Unix seconds; tells sessions apart that had one id after another."""
-    stored_bytes: StoredBytes | None = None
-    """Of which it can be decoded again; None where they are many, or do not suffice."""
+    at_rest: SessionAtRest | None = None
+    """Of which it can be decoded again."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
+    def of(
+        cls, snapshot: Snapshot, previous: CachedSession | None = None, effective: Effective | None = None
+    ) -> CachedSession:
         """Decode a snapshot, without the records beside the state.
 
         Parameters
         ----------
         snapshot : the session as the store keeps it
         previous : an earlier version, of which learner and draws are used again
+        effective : of the same version, if it is known
 
         Raises
         ------
@@ -172,13 +194,14 @@ class CachedSession(NamedTuple):
         except (CodecError, ValueError) as error:
             raise StateCorruptError from error
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or codec.is_unread(run.state)
-        stored_bytes = StoredBytes(snapshot.spec, snapshot.state)
-        suffice = not needs_records and stored_bytes.are_enough_for(run)
+        version, spec, state, created_at, _ = snapshot
+        at_rest = None if needs_records else SessionAtRest.of(version, spec, state, created_at, effective, run)
+        checksum = state[-CHECKSUM_BYTES:]
         return cls(
-            *(snapshot.version, stored, run, snapshot.state[-CHECKSUM_BYTES:], _memory(run), snapshot.state[0]),
-            needs_records=needs_records,
-            created_at=snapshot.created_at,
-            stored_bytes=stored_bytes if suffice else None,
+            *(version, stored, run, checksum, _memory(run), state[0], needs_records),
+            effective=effective,
+            created_at=created_at,
+            at_rest=at_rest,
         )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
@@ -224,20 +247,19 @@ class CachedSession(NamedTuple):
         effective : what the commit showed of the distribution; None where the next one has to compute it
         stored : the specification, which the commit may have replaced
         """
-        state, schema, stored_bytes = written.state, written.state[0], self.stored_bytes
+        version, state, at_rest = written.version, written.state, self.at_rest
         run.on_written(codec.rows_of(run))
-        if (narrow := codec.SCHEMAS[schema].narrow) is not None:
+        if (narrow := codec.SCHEMAS[state[0]].narrow) is not None:
             narrow(run)
         # A run without records, and with the same arms, takes as much memory as before.
-        is_as_large = stored_bytes is not None and getattr(run, "arms", None) is getattr(self.run, "arms", None)
+        is_as_large = at_rest is not None and getattr(run, "arms", None) is getattr(self.run, "arms", None)
         size = self.size if is_as_large else _memory(run)
-        if stored_bytes is not None:
-            stored_bytes = StoredBytes(written.spec or stored_bytes.spec, state)
-            stored_bytes = stored_bytes if stored_bytes.are_enough_for(run) else None
-        checksum = state[-CHECKSUM_BYTES:]
+        if at_rest is not None:
+            spec = written.spec or at_rest.spec
+            at_rest = SessionAtRest.of(version, spec, state, self.created_at, effective, run)
         return CachedSession(
-            *(written.version, stored, run, checksum, size, schema, False, effective, False, self.created_at),
-            stored_bytes,
+            *(version, stored, run, state[-CHECKSUM_BYTES:], size, state[0]),
+            *(False, effective, False, self.created_at, at_rest),
         )
 
 
@@ -252,38 +274,6 @@ def _memory(run: Run) -> int:
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
     objects = SESSION_BYTES + OBJECT_BYTES * len(labels)
     return 2 * (sum(state.values()) + by_arm) + arrays + slots + segments + objects
-
-
-# -- One version of a session as it is stored, in a quarter of the memory.
-
-AT_REST_BYTES = 500
-"""Memory that a session takes besides its specification and its state: its id and its version, say."""
-
-
-class SessionAtRest(NamedTuple):
-    """One version of a session in less memory."""
-
-    version: str
-    stored_bytes: StoredBytes
-    created_at: float
-    effective: Effective | None
-
-    @classmethod
-    def of(cls, cached: CachedSession) -> SessionAtRest | None:
-        """Return the same version in less memory; None where it can't be kept so."""
-        if cached.stored_bytes is None:
-            return None
-        return cls(cached.version, cached.stored_bytes, cached.created_at, cached.effective)
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory, about."""
-        return AT_REST_BYTES + sum(map(len, self.stored_bytes))
-
-    def decoded(self) -> CachedSession:
-        """Decode it again."""
-        snapshot = Snapshot(self.version, *self.stored_bytes, self.created_at, None)
-        return CachedSession.of(snapshot)._replace(effective=self.effective)
 
 
 # -- The sessions a worker keeps at hand, each at the version it last saw.
@@ -369,7 +359,7 @@ class SessionCache:
         self._bytes += cached.size
         if len(self._decoded) > MAX_DECODED:
             rested, used_before = self._decoded.popitem(last=False)
-            self._resting[rested] = resting = SessionAtRest.of(used_before) or used_before
+            self._resting[rested] = resting = used_before.at_rest or used_before
             self._bytes += resting.size - used_before.size
         while self._count > self._max_sessions or (self._bytes > self._max_bytes and self._count > 1):
             self.forget(next(iter(self._resting or self._decoded)))

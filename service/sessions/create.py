@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..commit.batch import Answer, Journal, unpack_answer
-from ..commit.cache import CachedSession, Effective, SessionAtRest, SessionCache, StoredBytes
+from ..commit.cache import CachedSession, Effective, SessionAtRest, SessionCache
 from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
 from ..commit.schemas import Schemas
@@ -122,11 +122,9 @@ class Beginning(NamedTuple):
         ----------
         created : the session as the store has just created it; gives the time of creation
         """
-        stored_bytes = StoredBytes(self.new.spec, self.new.state)
-        if not stored_bytes.are_enough_for(self.start.run):
-            return None
-        effective = Effective(self.start.effective, created.created_at)
-        return SessionAtRest(self.new.version, stored_bytes, created.created_at, effective)
+        new, at = self.new, created.created_at
+        effective = Effective(self.start.effective, at)
+        return SessionAtRest.of(new.version, new.spec, new.state, at, effective, self.start.run)
 
     def view(self, created: Snapshot) -> Body:
         """Return the view of the session as it was created, whatever has happened to it since.

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from service.commit import cache as session_cache
-from service.commit.cache import CachedSession, SessionAtRest, SessionCache
+from service.commit.cache import CachedSession, SessionCache
 from service.errors import SurplusFeedbackError
 from service.learners import REGISTRY
 from service.learners.base import Spec
@@ -131,18 +131,18 @@ async def test_a_session_read_with_its_log_stays_decoded(monkeypatch):
 def test_only_sessions_whose_bytes_suffice_can_rest(name):
     _, cached = kept_states.read(kept_states.load(name))
 
-    assert SessionAtRest.of(cached) is None, "kept sessions have a window, and so records"
+    assert cached.at_rest is None, "kept sessions have a window, and so records"
 
 
 @pytest.mark.parametrize("kind", ["dexp3", "multiscale_tsallis", "clw", "dbgd", "ogd"])
 def test_a_session_at_rest_is_decoded_as_it_was(kind):
     learner = REGISTRY[kind].model_validate(vectors.traces(kind)[0]["spec"])
     cached = decoded_after_acts(learner)
-    at_rest = SessionAtRest.of(cached)
+    at_rest = cached.at_rest
     assert at_rest is not None
     again = at_rest.decoded()
 
-    assert codec.encode(again.run) == codec.encode(cached.run) == at_rest.stored_bytes.state
+    assert codec.encode(again.run) == codec.encode(cached.run) == at_rest.state
     assert again.run.draws.uniform(99) == cached.run.draws.uniform(99)
     assert again._replace(run=None) == cached._replace(run=None)
     assert at_rest.size < cached.size
@@ -150,7 +150,7 @@ def test_a_session_at_rest_is_decoded_as_it_was(kind):
 
 def test_a_new_session_takes_no_other_ones_place():
     cached = decoded_after_acts(REGISTRY["dexp3"].model_validate(OF_ARMS[0]))
-    at_rest = SessionAtRest.of(cached)
+    at_rest = cached.at_rest
     cache = SessionCache(max_sessions=2)
     for session_id in ("a", "b"):
         cache.put(session_id, cached)
@@ -167,7 +167,7 @@ def test_a_new_session_takes_no_other_ones_place():
 def test_memory_is_counted_while_sessions_rest_and_come_back(monkeypatch):
     monkeypatch.setattr(session_cache, "MAX_DECODED", 2)
     cached = decoded_after_acts(REGISTRY["dexp3"].model_validate(OF_ARMS[0]))
-    resting = SessionAtRest.of(cached)
+    resting = cached.at_rest
     cache = SessionCache(max_sessions=100, max_bytes=2 * cached.size + 3 * resting.size)
     for number in range(9):
         cache.put(str(number), cached)
