@@ -145,16 +145,10 @@ class Judged:
     event_ids: dict[bytes, None]
     """Digests of the ids that count from now on, in order."""
     duplicates: int = 0
-    voided: int = 0
 
 
 async def judge(
-    draft: Draft,
-    event_ids: Iterable[bytes | None],
-    feedback: Sequence[Any],
-    is_removed: Callable[[Any], bool],
-    settles_a_decision: Callable[[Any], bool],
-    at_once: int = 1,
+    draft: Draft, event_ids: Iterable[bytes | None], feedback: Iterable[Any], at_once: int = 1
 ) -> Judged:
     """Find out what becomes of each event; its id counts unless the event is surplus or does not fit.
 
@@ -162,9 +156,9 @@ async def judge(
     ----------
     event_ids : digest of each event's id; None for one without
     feedback : each event as the run takes it; None for one that does not fit
-    is_removed, settles_a_decision : take one of these
     at_once : events between two pauses
     """
+    is_removed, settles_a_decision = draft.run.is_removed, draft.run.surplus_checker()
     applied, invalid, removed, surplus = list[int](), list[int](), list[int](), list[int]()
     judged = Judged(applied, invalid, removed, surplus, {})
     for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
@@ -255,21 +249,23 @@ class SettleFeedback(Operation):
         """
         run = draft.run
         skips = self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
-        if isinstance(feedback, Losses):
-            judged = await self._judge_columns(draft)
+        is_plain, voided = isinstance(feedback, Losses), 0
+        if is_plain:
+            judged = await self._judge_columns(draft, feedback)
         else:
-            judged = await self._judge_each(draft, feedback)
+            judged = await judge(draft, (event.digest for event in self.events), feedback)
+            voided = sum(feedback[index].is_void for index in judged.applied)
         if judged.surplus and not skips:
             raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
-        if isinstance(feedback, Losses):
+        if is_plain:
             delays = await self._settle_columns(draft, feedback, judged.applied)
         else:
             delays = await self._settle_each(draft, feedback, judged)
-        outcomes = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
+        outcomes = {"applied": len(judged.applied) - voided, "duplicates": judged.duplicates}
         if judged.removed:
             outcomes["removed"] = len(judged.removed)
-        if judged.voided:
-            outcomes["voided"] = judged.voided
+        if voided:
+            outcomes["voided"] = voided
         if skips:
             outcomes["surplus"] = len(judged.surplus)
         if self.skips_invalid:
@@ -282,7 +278,7 @@ class SettleFeedback(Operation):
         has_changed = bool(judged.applied or judged.event_ids)
         return Applied(body.encode(), judged.event_ids, has_changed, False, outcomes, delays)
 
-    async def _judge_columns(self, draft: Draft) -> Judged:
+    async def _judge_columns(self, draft: Draft, losses: Sequence[float]) -> Judged:
         events = self.events
         assert isinstance(events, PlainEvents) and isinstance(draft.run, ArmRun)  # noqa: S101, PT018 - see check
         arms, outstanding = events.arms, draft.run.ledger.by_arm
@@ -298,14 +294,9 @@ class SettleFeedback(Operation):
             none_is_surplus = all(outstanding.item(arm) >= count for arm, count in Counter(arms).items())
         if none_is_surplus and not (found and draft.any_duplicate(found)):
             return Judged(range(len(arms)), (), (), (), dict.fromkeys(found))
-        left, ids = {arm: int(outstanding[arm]) for arm in set(arms)}, iter(found)
-
-        def settles_a_decision(arm: int) -> bool:
-            left[arm] -= 1
-            return left[arm] >= 0
-
+        ids = iter(found)
         each_id = (None if text is None else next(ids) for text in events.event_ids)
-        return await judge(draft, each_id, arms, lambda _arm: False, settles_a_decision, JUDGED_AT_ONCE)
+        return await judge(draft, each_id, map(ArmFeedback, arms, losses), JUDGED_AT_ONCE)
 
     async def _settle_columns(
         self, draft: Draft, losses: Sequence[float], applied: Sequence[int]
@@ -320,21 +311,13 @@ class SettleFeedback(Operation):
             settled = Settled(*noted)
         delays = () if run.act_times is None else run.delays(settled.arms[:MAX_DELAYS])
         for start in range(0, len(losses), SETTLED_AT_ONCE):
-            if len(losses) <= SETTLED_AT_ONCE:
-                run.settle_all(settled.arms, losses)
-                break
             piece = slice(start, start + SETTLED_AT_ONCE)
             run.settle_all(settled.arms[piece], losses[piece])
-            await draft.fair_yield()
+            if len(losses) > SETTLED_AT_ONCE:
+                await draft.fair_yield()
         if losses:
             draft.journal.append(settled)
         return delays
-
-    async def _judge_each(self, draft: Draft, feedback: Sequence[Any]) -> Judged:
-        run, ids = draft.run, (event.digest for event in self.events)
-        judged = await judge(draft, ids, feedback, run.is_removed, run.surplus_checker())
-        judged.voided = sum(feedback[index].is_void for index in judged.applied)
-        return judged
 
     async def _settle_each(self, draft: Draft, feedback: Sequence[Any], judged: Judged) -> Sequence[float]:
         """Settle events in their order, and note those of arms; return the first delays, in seconds, if known."""
