@@ -98,10 +98,6 @@ Happening = Acted | Ended | Settled | ArmsChanged | SessionChanged
 class Journal(list[Happening]):
     """What a batch has done so far."""
 
-    def rewind(self, length: int) -> None:
-        """Forget what has been noted beyond the first ``length``."""
-        del self[length:]
-
     async def counts(
         self, losses: LossRange, default_loss: float | None, fair_yield: Callable[[], Awaitable[None]]
     ) -> dict[int, bytes]:
@@ -466,7 +462,7 @@ async def apply_batch(
             draft.delays += applied.delays
             draft.results.append(Answer(body))
         except ServiceError as error:
-            draft.journal.rewind(noted)
+            del draft.journal[noted:]
             draft.results.append(error)
             if operation.reports_events and isinstance(error, (InvalidRequestError, SurplusFeedbackError)):
                 draft.outcomes["refused"] = draft.outcomes.get("refused", 0) + operation.weight
@@ -475,7 +471,7 @@ async def apply_batch(
                 return await apply_batch(base, batch, known, now, undoes=True)
             log.exception("request failed")
             draft.run, draft.stored = before, stored
-            draft.journal.rewind(noted)
+            del draft.journal[noted:]
             draft.results.append(InternalError())
         if len(batch) > 1:
             await draft.fair_yield()

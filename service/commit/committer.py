@@ -20,7 +20,7 @@ from contextvars import Context, copy_context
 
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large
 from ..engine.arm_run import Arms
-from ..engine.run import Run
+from ..engine.ledger import ActTimes
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..models.specification import is_id
@@ -212,8 +212,8 @@ class Committer:
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
             draft = await apply_batch(base, batch, known, self._store.now())
-            if draft.run.act_times is not None:
-                await self._remind(session_id, draft.run)
+            if (times := draft.run.act_times) is not None:
+                await self._remind(session_id, times, draft.run.ledger.slot)
             commit = await commit_of(
                 *(draft, session_id, base, self._versions.writer, self._versions.new()),
                 mostly_surplus=session_id in self._watch.mostly_surplus,
@@ -256,19 +256,17 @@ class Committer:
             self._cache.put(commit.session_id, base)
         return base
 
-    async def _remind(self, session_id: str, run: Run) -> None:
+    async def _remind(self, session_id: str, times: ActTimes, now: int) -> None:
         """Note when the session has decisions due, before acts of a new bucket of time are committed."""
-        newest = None if run.act_times is None else run.act_times.newest()
+        newest, due_at = times.newest(), times.due_at()
         noted, slot = self._reminded.get(session_id, (None, 0))
-        # A lower slot is that of another session, made under this id after the noted one was deleted.
-        if run.act_times is None or newest is None or (noted == newest and slot <= run.ledger.slot):
+        # A lower slot than noted is that of another session, made under this id after the noted one was deleted.
+        if newest is None or due_at is None or (noted == newest and slot <= now):
             return
-        due_at = run.act_times.due_at()
-        assert due_at is not None  # noqa: S101 - there is a newest bucket
         await self._store.remind(session_id, due_at)
         if len(self._reminded) >= MAX_REMINDED:
             self._reminded.clear()
-        self._reminded[session_id] = (newest, run.ledger.slot)
+        self._reminded[session_id] = (newest, now)
 
 
 # -- Requests that wait for their session: a queue for each, committed in batches in the order of arrival.

@@ -113,8 +113,8 @@ MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
 _NAMES = "summary"
 """In ``about``: names of the mean and the rates, and the mode of these, which the head of a state leaves out."""
-_COUNTS = ("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
-_counts = attrgetter(*_COUNTS)
+COUNTS = ("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
+_counts = attrgetter(*COUNTS)
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -153,7 +153,7 @@ def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Exp
     return {
         **about,
         "learner": {**about["learner"], **rates},
-        **dict(zip(_COUNTS, _counts(ledger), strict=True)),
+        **dict(zip(COUNTS, _counts(ledger), strict=True)),
         f"mean_{losses.word}": shown_mean(mean) if ledger.losses else None,
         "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,

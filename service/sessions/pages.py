@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -25,8 +25,8 @@ from ..errors import (
 )
 from ..learners.base import FloatArray, IntArray
 from ..serialization import summary as listed_fields
-from ..serialization.summary import Sample, shown_mean, time_text
-from ..store.base import Added, ArmCounts, Listed, LogEntry, Snapshot, Store, add_counts, counts_of
+from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
+from ..store.base import Added, ArmCounts, Listed, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, check_id, of_store, summary
@@ -65,17 +65,17 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
         if text is not None:
             texts.append(text)
         await fair_yield()
-    return answer_body(_page(texts, page.next_cursor))
+    return answer_body(_page("sessions", texts, page.next_cursor))
 
 
-def _page(texts: Sequence[str], next_cursor: str | None) -> Iterator[str]:
-    """Yield the JSON of a page in parts, a session in each."""
-    start = '{"sessions":['
-    for text in texts:
-        yield start
-        yield text
-        start = ","
-    yield f'{"" if texts else start}],"next_cursor":{COMPACT.encode(next_cursor)}}}'
+def _page(name: str, rows: Iterable[str], next_cursor: str | None) -> Iterator[str]:
+    """Yield the JSON of a page in parts, a row in each."""
+    separator = ""
+    yield f'{{"{name}":['
+    for row in rows:
+        yield f"{separator}{row}"
+        separator = ","
+    yield f'],"next_cursor":{COMPACT.encode(next_cursor)}}}'
 
 
 def _written_text(session: Listed) -> str | None:
@@ -132,8 +132,8 @@ class ReadCounts:
         self._uncommitted: dict[int, list[float]] = {}
         add_counts(self._uncommitted, uncommitted)
         self._outstanding = outstanding
-        self._rows: dict[int, ArmCounts] = {}
-        self._acts: dict[int, float] = {}
+        self.rows: dict[int, ArmCounts] = {}
+        """By arm, those that were read."""
         self.versions: set[str] = set()
         """The versions of the session at which counts were read."""
 
@@ -147,34 +147,27 @@ class ReadCounts:
         """
         fair_yield = FairYield()
         for at in range(0, len(arms), ARMS_AT_ONCE):
-            if some := [arm for arm in arms[at : at + ARMS_AT_ONCE] if arm not in self._rows]:
-                await self._read(some)
+            if some := [arm for arm in arms[at : at + ARMS_AT_ONCE] if arm not in self.rows]:
+                found = await self._store.read_counts(self._session_id, some)
+                if found is None:
+                    raise UnknownSessionError
+                self.versions.add(found.version)
+                for arm, stored in zip(some, found.rows, strict=True):
+                    added = counts_of(arm, self._uncommitted)
+                    self.rows[arm] = ArmCounts(*map(sum, zip(stored, added, strict=True)))
             await fair_yield()
-
-    async def _read(self, arms: Sequence[int]) -> None:
-        found = await self._store.read_counts(self._session_id, arms)
-        if found is None:
-            raise UnknownSessionError
-        self.versions.add(found.version)
-        for arm, stored in zip(arms, found.rows, strict=True):
-            row = ArmCounts(*map(sum, zip(stored, counts_of(arm, self._uncommitted), strict=True)))
-            ended = row.feedbacks + row.expired + row.voided + row.removed
-            self._rows[arm], self._acts[arm] = row, int(self._outstanding[arm]) + ended
-
-    def of(self, arm: int) -> ArmCounts:
-        """Return the counts of an arm that was read."""
-        return self._rows[arm]
 
     def acts(self, arm: int) -> float:
         """Return the acts of an arm that was read."""
-        return self._acts[arm]
+        row = self.rows[arm]
+        return int(self._outstanding[arm]) + row.feedbacks + row.expired + row.voided + row.removed
 
     def mean(self, arm: int) -> float | None:
         """Return the mean loss of an arm over applied events and decisions learned at the default.
 
         It is on the scale of what clients post, and None without any such event or decision.
         """
-        counts = self._rows[arm]
+        counts = self.rows[arm]
         count = counts.feedbacks + counts.defaulted
         return shown_mean(self._losses.at_share(counts.losses / count)) if count > 0 else None
 
@@ -244,8 +237,7 @@ async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, s
     if segment not in found.segments:
         raise UnknownSegmentError
     run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])
-    live = np.array(run.arms.live)
-    order = await _arranged(live, probabilities[live] if "probability" in sort else live, sort)
+    order = await _ordered(run, probabilities, None, sort)
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
     arms = order[start : start + limit].tolist()
     rows = [_named(run, arm) | {"probability": float(probabilities[arm])} for arm in arms]
@@ -270,16 +262,21 @@ def _start(cursor: str | None, sort: ArmSort) -> int:
     return int(found[2])
 
 
-async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ReadCounts, sort: ArmSort) -> NDArray[np.int64]:
-    """Return the indexes of the live arms in their order; ties by index, arms without a mean last."""
+async def _ordered(
+    run: ArmRun, probabilities: FloatArray, counts: ReadCounts | None, sort: ArmSort
+) -> NDArray[np.int64]:
+    """Return the indexes of the live arms in their order; ties by index, arms without a mean last.
+
+    Without ``counts`` the order is by index or probability.
+    """
     live, by = np.array(run.arms.live), sort.removeprefix("-")
-    if by == "probability":
-        return await _arranged(live, probabilities[live], sort)
-    if by == "index":
-        return await _arranged(live, live, sort)
-    await counts.read(run.arms.live)
-    key = counts.acts if by == "acts" else counts.mean
-    return await _arranged(live, await _keys(key, run.arms.live), sort)
+    keys: NDArray[Any] = probabilities[live] if by == "probability" else live
+    if counts is not None and by in ("acts", "mean"):
+        await counts.read(run.arms.live)
+        keys = await _keys(counts.acts if by == "acts" else counts.mean, run.arms.live)
+    signed = -keys if sort.startswith("-") else keys  # A missing mean is NaN, which sorts last either way.
+    order: NDArray[np.int64] = live[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
+    return order
 
 
 async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> FloatArray:
@@ -292,13 +289,6 @@ async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> Floa
     return np.concatenate(keys)
 
 
-async def _arranged(live: NDArray[np.int64], keys: NDArray[Any], sort: ArmSort) -> NDArray[np.int64]:
-    """Return the indexes in the order of their keys; a missing mean is NaN, which sorts last either way."""
-    signed = -keys if sort.startswith("-") else keys
-    order: NDArray[np.int64] = live[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
-    return order
-
-
 def _named(run: ArmRun, arm: int) -> dict[str, Any]:
     names = run.arms.names
     label = {} if names is None else {"label": names[arm]}
@@ -306,7 +296,7 @@ def _named(run: ArmRun, arm: int) -> dict[str, Any]:
 
 
 def _row(run: ArmRun, probability: float, counts: ReadCounts, arm: int) -> dict[str, Any]:
-    row = counts.of(arm)
+    row = counts.rows[arm]
     return {
         **_named(run, arm),
         "probability": probability,
@@ -351,7 +341,9 @@ async def decisions_page(store: Store, session_id: str, cursor: str | None, limi
         raise NoDecisionLogError
     entries = log.entries[:limit]
     following = entries[-1].position if len(log.entries) > limit else None
-    return answer_body(_page_of_decisions(entries, following))
+    times = (time_text(int(entry.position.partition("-")[0]) / 1000) for entry in entries)
+    rows = (f'{entry.data.decode()[:-1]},"at":"{at}"}}' for entry, at in zip(entries, times, strict=True))
+    return answer_body(_page("decisions", rows, following))
 
 
 def _keeps_log(about: bytes) -> bool:
@@ -359,15 +351,6 @@ def _keeps_log(about: bytes) -> bool:
         return json.loads(about or b"{}").get("decision_log") is not None
     except (ValueError, AttributeError) as error:
         raise StateCorruptError from error
-
-
-def _page_of_decisions(entries: Sequence[LogEntry], following: str | None) -> Iterator[str]:
-    start = '{"decisions":['
-    for entry in entries:
-        at = time_text(int(entry.position.partition("-")[0]) / 1000)
-        yield f'{start}{entry.data.decode()[:-1]},"at":"{at}"}}'
-        start = ","
-    yield f'{start if not entries else ""}],"next_cursor":{json.dumps(following)}}}'
 
 
 # -- The history of a session: samples of its counts and of what its learner would do, oldest first.
@@ -400,13 +383,7 @@ def _row_of_history(run: Run, sample: Sample) -> dict[str, Any]:
     mean = losses.posted(sample.mean_loss) if over_arms else sample.mean_loss
     row = {
         "at": time_text(sample.at),
-        "slot": sample.slot,
-        "feedbacks": sample.feedbacks,
-        "outstanding": sample.outstanding,
-        "expired": sample.expired,
-        "removed": sample.removed,
-        "voided": sample.voided,
-        "total_delay": sample.total_delay,
+        **{name: getattr(sample, name) for name in COUNTS},
         "counted": sample.losses,
         f"mean_{losses.word}": shown_mean(mean) if sample.losses else None,
     }
