@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..engine.arm_run import ArmRun
-from ..engine.run import PointRun, Run, SlotRun
+from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import StateCorruptError, SurplusFeedbackError
 from ..models import stored as stored_specification
@@ -251,9 +251,7 @@ class CachedSession(NamedTuple):
         run.on_written(codec.rows_of(run))
         if (narrow := codec.SCHEMAS[state[0]].narrow) is not None:
             narrow(run)
-        # A run without records, and with the same arms, takes as much memory as before.
-        is_as_large = at_rest is not None and getattr(run, "arms", None) is getattr(self.run, "arms", None)
-        size = self.size if is_as_large else _memory(run)
+        size = self.size if _are_as_large(self.run, run) else _memory(run)
         if at_rest is not None:
             spec = written.spec or at_rest.spec
             at_rest = SessionAtRest.of(version, spec, state, self.created_at, effective, run)
@@ -261,6 +259,14 @@ class CachedSession(NamedTuple):
             *(version, stored, run, state[-CHECKSUM_BYTES:], size, state[0]),
             *(False, effective, False, self.created_at, at_rest),
         )
+
+
+def _are_as_large(one: Run, other: Run) -> bool:
+    """Return whether it is plain that two runs of a session take as much memory, as most that follow each other."""
+    if type(other) not in (ArmRun, PointRun, ProvisionalRun) or one.stored_rows or other.stored_rows:
+        return False
+    n_buckets, others = (0 if run.act_times is None else len(run.act_times.acts) for run in (one, other))
+    return n_buckets == others and getattr(one, "arms", None) is getattr(other, "arms", None)
 
 
 def _memory(run: Run) -> int:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextvars import Context, copy_context
 
-from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large
+from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread, run_in_thread_if_large
 from ..engine.arm_run import Arms
 from ..engine.ledger import ActTimes
 from ..engine.segment_run import SegmentRun
@@ -107,7 +107,10 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
         effective = Effective(summary.effective_arms_of(run), run.ledger.time)
     draft.effective = effective
-    state = await run_in_thread_if_large(size, encode, run, schema, effective.value, mostly_surplus)
+    if size < LARGE_INPUT_BYTES:
+        state = encode(run, schema, effective.value, mostly_surplus)
+    else:
+        state = await run_in_thread(encode, run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
     records, segments = codec.encode(run), dict[bytes, tuple[int, bytes] | None]()

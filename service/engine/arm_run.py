@@ -245,7 +245,8 @@ class BaseRun:
 
         Decisions due by then must be expired before anything else is done.
         """
-        self.ledger.time = max(self.ledger.time, time)
+        if time > self.ledger.time:
+            self.ledger.time = time
 
     @property
     def due(self) -> bool:

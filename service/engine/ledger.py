@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -235,11 +235,11 @@ class ActTimes:
 
     def copy(self) -> ActTimes:
         """Copy the buckets, so that the copy may change alone."""
-        return replace(self, acts=self.acts.copy(), changed=self.changed.copy())
+        return ActTimes(self.width, self.acts.copy(), self.changed.copy())
 
     def written(self) -> ActTimes:
         """Return the same buckets as they are once the store holds them."""
-        return replace(self, changed=set())
+        return ActTimes(self.width, self.acts)
 
     def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
         """Count acts of arms, by index (0 over points), at a time in Unix seconds; there ever were ``n_arms``."""
@@ -389,11 +389,6 @@ class Draws:
         self._stream = stream
         self._block = -1
         self._doubles = _NONE
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the block that is kept."""
-        return self._doubles.nbytes
 
     def uniform(self, t: int) -> float:
         """Return u_t (or v_t) in [0, 1) of slot ``t``, from 1."""

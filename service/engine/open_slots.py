@@ -214,11 +214,6 @@ class OpenSlots:
         """Memory that the slots which the store holds take, about."""
         return self.stored.nbytes + OBJECT_BYTES * len(self.recent)
 
-    @property
-    def changes(self) -> dict[int, OpenSlot | None]:
-        """Slots opened, or closed (None), since the store was written."""
-        return {**self.opened, **dict.fromkeys(self.closed)}
-
     def get(self, slot: int | None) -> OpenSlot | None:
         """Return an open slot; None where it is unknown, settled or dropped, or where no slot is named."""
         if slot is None or slot in self.closed:

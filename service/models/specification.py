@@ -101,7 +101,7 @@ Floor = Annotated[
 ]
 
 
-# -- The fields of a session, as clients post them, and what follows from one or two of them.
+# -- The fields of a session, as clients post them, and what follows from them.
 
 if TYPE_CHECKING:
     LearnerSpec = Spec
@@ -113,8 +113,8 @@ is_id = re.compile(SESSION_ID_PATTERN).fullmatch
 """Match what can be the id of a session."""
 
 
-class SessionFields(Posted, defer_build=True):
-    """A session's learner and how its losses are read; nothing is made of this class itself."""
+class Specification(Posted):
+    """A session's learner and how its losses are read."""
 
     learner: LearnerSpec
     loss_range: Annotated[
@@ -171,6 +171,14 @@ class SessionFields(Posted, defer_build=True):
         Field(description="Acts and events name segments, for ``multiscale_tsallis`` and ``centred_tsallis``."),
     ] = None
 
+    @model_validator(mode="after")
+    def _fields_go_together(self) -> Specification:
+        initial_means_fit(self)
+        segments_fit(self)
+        ranges_fit(self)
+        defaults_fit(self)
+        return self
+
     @property
     def may_be_provisional(self) -> bool:
         """Whether the session has a default loss that its learner can take as provisional."""
@@ -201,131 +209,6 @@ class SessionFields(Posted, defer_build=True):
         """Return the idle deadline after a use at ``used_at``, in Unix seconds; None without one."""
         return None if self.idle_ttl_ms is None else used_at + self.idle_ttl_ms / 1000
 
-
-# -- Which fields of a session go together: each check raises ValueError where they do not.
-
-
-def initial_means_fit(session: SessionFields) -> None:
-    """Check means of arms to begin with."""
-    if session.initial is None:
-        return
-    if not session.learner.takes_initial:
-        raise FieldValueError("initial", f"not with {session.learner.kind}; only the Tsallis learners take it")
-    if not session.normalize_losses:
-        raise FieldValueError("initial", "needs normalize_losses")
-    arms = initial_arms(session)
-    if len({arm.position for arm in arms}) != len(arms):
-        raise FieldValueError("initial", "each arm once")
-    if sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS:
-        raise FieldValueError("initial", f"at most {MAX_INITIAL_ACTS} acts in all")
-
-
-def initial_arms(session: SessionFields) -> Sequence[InitialArm]:
-    """Read what the learner begins with.
-
-    Raises
-    ------
-    ValueError
-        naming the entry of ``initial`` that does not fit.
-    """
-    if session.initial is None:
-        return []
-    labels = {label: place for place, label in enumerate(getattr(session.learner, "arms", None) or ())}
-    found = []
-    for number, entry in enumerate(session.initial):
-        try:
-            found.append(_initial_arm(session, entry, labels))
-        except ValueError as error:
-            field = f".{error.field}" if isinstance(error, FieldValueError) else ""
-            raise FieldValueError(f"initial.{number}{field}", str(error)) from error
-    return found
-
-
-def _initial_arm(session: SessionFields, entry: InitialArmSpec, labels: Mapping[str, int]) -> InitialArm:
-    if (entry.arm is None) == (entry.label is None):
-        raise FieldValueError("arm" if entry.arm is None else "label", "give either arm or label")
-    place = entry.arm if entry.label is None else labels.get(entry.label)
-    if place is None or not isinstance(session.learner, ArmsSpec) or place >= session.learner.arm_count:
-        raise FieldValueError("arm" if entry.label is None else "label", "there is no such arm")
-    means = {"loss": entry.mean_loss, "reward": entry.mean_reward}
-    mean = means.pop(session.word)
-    if mean is None or any(other is not None for other in means.values()):
-        raise FieldValueError(
-            f"mean_{session.word}",
-            f"give mean_{session.word}, as the session has {session.word}_range{_for_rewards(session)}",
-        )
-    return InitialArm(place, entry.acts, session.losses.learned(mean))
-
-
-def _for_rewards(session: SessionFields) -> str:
-    """Say how a session of losses would be one of rewards."""
-    return "; for rewards give reward_range" if session.word == "loss" else ""
-
-
-def segments_fit(session: SessionFields) -> None:
-    """Check that the learner takes segments, with the default that it has."""
-    if session.segments is None:
-        return
-    if not session.learner.takes_segments:
-        raise ValueError(
-            f"segments: not with {session.learner.kind}; only multiscale_tsallis and centred_tsallis take them"
-        )
-    waits = session.expiry is not None and session.expiry.provisional is False
-    if session.default_loss is not None and (waits or not session.may_be_provisional):
-        raise ValueError(
-            f"expiry.default_{session.word}: with segments it must be null, or provisional with multiscale_tsallis"
-        )
-
-
-def ranges_fit(session: SessionFields) -> None:
-    """Check that a log is of arms, and the range of losses or of rewards, with what comes with these."""
-    is_of_arms = isinstance(session.learner, ArmsSpec)
-    if session.decision_log is not None and not is_of_arms:
-        raise FieldValueError("decision_log", "decision_log is for learners over arms")
-    best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
-    if best == worst:
-        raise FieldValueError(name, f"{name} needs two different numbers")
-    if not abs(worst - best) < float("inf"):
-        raise FieldValueError(name, f"{name} is too wide")
-    if session.reward_range is not None and not is_of_arms:
-        raise FieldValueError("reward_range", "reward_range is for learners over arms")
-    if session.reward_range is not None and not session.normalize_losses:
-        raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
-
-
-def defaults_fit(session: SessionFields) -> None:
-    """Check that a default is a loss, or reward, of the session, and that its learner takes a provisional one."""
-    if session.expiry is None:
-        return
-    other: Word = "reward" if session.word == "loss" else "loss"
-    if session.expiry.default(other) is not None:
-        message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
-        raise FieldValueError(f"expiry.default_{other}", message)
-    if session.default_loss is not None:
-        if not isinstance(session.learner, ArmsSpec):
-            raise FieldValueError("expiry.default_loss", "must be null for learners over points")
-        try:
-            session.losses.learned(session.default_loss)
-        except ValueError as error:
-            raise FieldValueError(f"expiry.default_{session.word}", str(error)) from error
-    if session.expiry.provisional and not session.may_be_provisional:
-        message = "a default_loss that is null cannot be provisional"
-        if session.default_loss is not None:
-            message = f"not with {session.learner.kind}; only multiscale_tsallis takes it"
-        raise FieldValueError("expiry.provisional", message)
-
-
-class Specification(SessionFields, defer_build=False):
-    """A session's learner and how its losses are read."""
-
-    @model_validator(mode="after")
-    def _fields_go_together(self) -> Specification:
-        initial_means_fit(self)
-        segments_fit(self)
-        ranges_fit(self)
-        defaults_fit(self)
-        return self
-
     def decided(self) -> Specification:
         """Return the same, with ``provisional`` true or false where a default may be provisional, else None."""
         if self.expiry is None:
@@ -353,3 +236,116 @@ class Specification(SessionFields, defer_build=False):
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         most = 0 if self.segments is None else self.segments.max
         return Params(self.learner, seed, self.losses, expiry, self.floor, initial_arms(self), most)
+
+
+# -- Which fields of a session go together: each check raises ValueError where they do not.
+
+
+def initial_means_fit(session: Specification) -> None:
+    """Check means of arms to begin with."""
+    if session.initial is None:
+        return
+    if not session.learner.takes_initial:
+        raise FieldValueError("initial", f"not with {session.learner.kind}; only the Tsallis learners take it")
+    if not session.normalize_losses:
+        raise FieldValueError("initial", "needs normalize_losses")
+    arms = initial_arms(session)
+    if len({arm.position for arm in arms}) != len(arms):
+        raise FieldValueError("initial", "each arm once")
+    if sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS:
+        raise FieldValueError("initial", f"at most {MAX_INITIAL_ACTS} acts in all")
+
+
+def initial_arms(session: Specification) -> Sequence[InitialArm]:
+    """Read what the learner begins with.
+
+    Raises
+    ------
+    ValueError
+        naming the entry of ``initial`` that does not fit.
+    """
+    if session.initial is None:
+        return []
+    labels = {label: place for place, label in enumerate(getattr(session.learner, "arms", None) or ())}
+    found = []
+    for number, entry in enumerate(session.initial):
+        try:
+            found.append(_initial_arm(session, entry, labels))
+        except ValueError as error:
+            field = f".{error.field}" if isinstance(error, FieldValueError) else ""
+            raise FieldValueError(f"initial.{number}{field}", str(error)) from error
+    return found
+
+
+def _initial_arm(session: Specification, entry: InitialArmSpec, labels: Mapping[str, int]) -> InitialArm:
+    if (entry.arm is None) == (entry.label is None):
+        raise FieldValueError("arm" if entry.arm is None else "label", "give either arm or label")
+    place = entry.arm if entry.label is None else labels.get(entry.label)
+    if place is None or not isinstance(session.learner, ArmsSpec) or place >= session.learner.arm_count:
+        raise FieldValueError("arm" if entry.label is None else "label", "there is no such arm")
+    means = {"loss": entry.mean_loss, "reward": entry.mean_reward}
+    mean = means.pop(session.word)
+    if mean is None or any(other is not None for other in means.values()):
+        raise FieldValueError(
+            f"mean_{session.word}",
+            f"give mean_{session.word}, as the session has {session.word}_range{_for_rewards(session)}",
+        )
+    return InitialArm(place, entry.acts, session.losses.learned(mean))
+
+
+def _for_rewards(session: Specification) -> str:
+    """Say how a session of losses would be one of rewards."""
+    return "; for rewards give reward_range" if session.word == "loss" else ""
+
+
+def segments_fit(session: Specification) -> None:
+    """Check that the learner takes segments, with the default that it has."""
+    if session.segments is None:
+        return
+    if not session.learner.takes_segments:
+        raise ValueError(
+            f"segments: not with {session.learner.kind}; only multiscale_tsallis and centred_tsallis take them"
+        )
+    waits = session.expiry is not None and session.expiry.provisional is False
+    if session.default_loss is not None and (waits or not session.may_be_provisional):
+        raise ValueError(
+            f"expiry.default_{session.word}: with segments it must be null, or provisional with multiscale_tsallis"
+        )
+
+
+def ranges_fit(session: Specification) -> None:
+    """Check that a log is of arms, and the range of losses or of rewards, with what comes with these."""
+    is_of_arms = isinstance(session.learner, ArmsSpec)
+    if session.decision_log is not None and not is_of_arms:
+        raise FieldValueError("decision_log", "decision_log is for learners over arms")
+    best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
+    if best == worst:
+        raise FieldValueError(name, f"{name} needs two different numbers")
+    if not abs(worst - best) < float("inf"):
+        raise FieldValueError(name, f"{name} is too wide")
+    if session.reward_range is not None and not is_of_arms:
+        raise FieldValueError("reward_range", "reward_range is for learners over arms")
+    if session.reward_range is not None and not session.normalize_losses:
+        raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
+
+
+def defaults_fit(session: Specification) -> None:
+    """Check that a default is a loss, or reward, of the session, and that its learner takes a provisional one."""
+    if session.expiry is None:
+        return
+    other: Word = "reward" if session.word == "loss" else "loss"
+    if session.expiry.default(other) is not None:
+        message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
+        raise FieldValueError(f"expiry.default_{other}", message)
+    if session.default_loss is not None:
+        if not isinstance(session.learner, ArmsSpec):
+            raise FieldValueError("expiry.default_loss", "must be null for learners over points")
+        try:
+            session.losses.learned(session.default_loss)
+        except ValueError as error:
+            raise FieldValueError(f"expiry.default_{session.word}", str(error)) from error
+    if session.expiry.provisional and not session.may_be_provisional:
+        message = "a default_loss that is null cannot be provisional"
+        if session.default_loss is not None:
+            message = f"not with {session.learner.kind}; only multiscale_tsallis takes it"
+        raise FieldValueError("expiry.provisional", message)

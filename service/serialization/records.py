@@ -316,8 +316,8 @@ def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
         if acts is None:
             records[key] = None
         else:
-            arms = np.flatnonzero(acts)
-            records[key] = record_of(key, np.concatenate([[acts.size], arms, acts[arms]]).astype("<i8").tobytes())
+            (arms,) = acts.nonzero()
+            records[key] = record_of(key, np.concatenate([(acts.size,), arms, acts[arms]], dtype="<i8").tobytes())
     return records
 
 

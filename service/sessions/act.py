@@ -14,7 +14,7 @@ from ..commit.batch import Acted, Applied, Draft, Ended, Operation
 from ..cooperative import CHUNK_SCALARS
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmActions
-from ..engine.run import PointRun, Run, SlotRun
+from ..engine.run import Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InvalidRequestError, NoEligibleArmError
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner
@@ -134,22 +134,18 @@ class Act(Operation):
 
     async def apply(self, draft: Draft, found: Found) -> Applied:
         run = draft.run
-        if isinstance(run, PointRun):
-            points = await self._play(draft, run)
-            body = iter(points[0]) if self.single else points_json(points)
-            return Applied("".join(body).encode() if self.count * _cells(run) <= CHUNK_SCALARS else body)
-        drawn = await self._draw(draft, run, found)
-        return Applied(arms_json(drawn, run.arms.names, found.skipped, single=self.single).encode())
-
-    async def _play(self, draft: Draft, run: PointRun) -> Sequence[Iterable[str]]:
-        actions = []
+        if isinstance(run, ArmRun):
+            drawn = await self._draw(draft, run, found)
+            return Applied(arms_json(drawn, run.arms.names, found.skipped, single=self.single).encode())
+        points = []
         for _ in range(self.count):
-            actions.append(point_json(run.open_slot(), run.learner, run.state))
+            points.append(point_json(run.open_slot(), run.learner, run.state))
             await draft.fair_yield()
-        return actions
+        body = points[0] if self.single else points_json(points)
+        return Applied("".join(body).encode() if self.count * _cells(run) <= CHUNK_SCALARS else body)
 
     async def _draw(self, draft: Draft, run: ArmRun, found: Found) -> Sequence[ArmActions]:
-        """Open slots of a session over arms; with ``distinct``, while an arm is left.
+        """Open slots of a session over arms, and note them; with ``distinct``, while an arm is left.
 
         Raises
         ------
@@ -157,6 +153,7 @@ class Act(Operation):
             where no arm can be drawn; no slot has been opened.
         """
         eligible, drawn, left = found.eligible, [], self.count
+        is_logged = draft.stored.specification.decision_log is not None
         if eligible is None:
             eligible = run.arms.unpaused
         if eligible is not None and not run.can_draw(eligible):
@@ -164,7 +161,19 @@ class Act(Operation):
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))
         while left:
-            actions = self._act(run, 1 if self.distinct else left, eligible, draft)
+            count = 1 if self.distinct else left
+            if isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
+                actions = run.act_all(count, eligible)
+            else:
+                segment = self.segment or ""
+                slot, arm, p, size = (
+                    run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
+                )
+                actions = ArmActions(slot, (arm,), (p,), size)
+            if actions.dropped or is_logged:
+                for each in actions.one_by_one() if actions.dropped else (actions,):
+                    draft.journal.extend(Ended(arm, "expired") for arm in each.dropped)
+                    draft.journal.append(Acted(each, run.arms.names, self.segment))
             drawn.append(actions)
             left -= len(actions.arms)
             if left:
@@ -174,20 +183,6 @@ class Act(Operation):
                 if not run.can_draw(eligible):
                     break
         return drawn
-
-    def _act(self, run: ArmRun, count: int, eligible: IntArray | None, draft: Draft) -> ArmActions:
-        """Open slots, ``count`` at most, and note them."""
-        if isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
-            actions = run.act_all(count, eligible)
-        else:
-            segment = self.segment or ""
-            slot, arm, p, size = run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
-            actions = ArmActions(slot, (arm,), (p,), size)
-        if actions.dropped or draft.stored.specification.decision_log is not None:
-            for each in actions.one_by_one() if actions.dropped else (actions,):
-                draft.journal.extend(Ended(arm, "expired") for arm in each.dropped)
-                draft.journal.append(Acted(each, run.arms.names, self.segment))
-        return actions
 
 
 def _cells(run: Run) -> int:

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -152,6 +153,7 @@ class Created(NamedTuple):
     new: bool
 
 
+@dataclass(slots=True)
 class Creator:
     """Creates sessions, within their limits.
 
@@ -166,26 +168,16 @@ class Creator:
     schemas : of this worker: say in which new sessions are written
     """
 
-    def __init__(
-        self,
-        store: Store,
-        cache: SessionCache,
-        reader: Reader,
-        queues: SessionQueues,
-        limits: Limits,
-        metrics: Metrics,
-        schemas: Schemas,
-    ) -> None:
-        self._versions = Versions()
-        self._store = store
-        self._cache = cache
-        self._reader = reader
-        self._queues = queues
-        self._limits = limits
-        self._metrics = metrics
-        self._schemas = schemas
-        self._counting = asyncio.Lock()
-        """Held from counting an API key's sessions until the new one is created."""
+    _store: Store
+    _cache: SessionCache
+    _reader: Reader
+    _queues: SessionQueues
+    _limits: Limits
+    _metrics: Metrics
+    _schemas: Schemas
+    _versions: Versions = field(default_factory=Versions)
+    _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from counting an API key's sessions until the new one is created."""
 
     async def create(
         self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights = ALL

@@ -126,12 +126,12 @@ def test_changes_tell_what_the_store_does_not_hold_yet() -> None:
     slots.close(1)
     slots.close(8)
 
-    assert slots.changes == {7: OpenSlot(2, (0.125,)), 1: None}
+    assert (slots.opened, slots.closed) == ({7: OpenSlot(2, (0.125,))}, {1})
     assert (len(slots), slots.oldest()) == (2, 4)
 
     written = slots.written()
 
-    assert not written.changes
+    assert not written.opened and not written.closed
     assert [slot for slot in range(10) if slot in written] == [4, 7]
     with pytest.raises(KeyError):
         written.close(1)

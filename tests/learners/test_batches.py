@@ -47,7 +47,7 @@ def started(name: str) -> ArmRun:
 def bits(run: ArmRun) -> Any:
     times = None if run.act_times is None else {key: acts.tolist() for key, acts in run.act_times.acts.items()}
     counts = {field.name: getattr(run.ledger, field.name) for field in fields(run.ledger)}
-    slots = run.open_slots.changes if isinstance(run, SlotRun) else None
+    slots = (run.open_slots.opened, run.open_slots.closed) if isinstance(run, SlotRun) else None
     return counts | {"by_arm": run.ledger.by_arm.tolist()}, bits_of(run.state), times, slots
 
 
