@@ -169,30 +169,26 @@ def _counted(each: Happening, losses: LossRange, default: float | None) -> Itera
 
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:
-    if isinstance(each, Settled):
-        for arm, loss, event_id in zip(each.arms, each.losses, each.event_ids, strict=True):
-            yield _entry(Ended(arm, "applied", loss, event_id), default, word)
-        return
-    if not isinstance(each, Acted):
-        yield _entry(each, default, word)
-        return
-    actions, names = each.actions, each.names
-    for slot, (arm, p) in enumerate(zip(actions.arms, actions.probabilities, strict=True), actions.slot):
-        entry = {"kind": "act", "slot": slot, "arm": arm, "probability": p, "eligible": actions.eligible}
-        yield entry | _given({"label": None if names is None else names[arm], "segment": each.segment})
-
-
-def _entry(each: Ended | ArmsChanged | SessionChanged, default: float | None, word: str) -> dict[str, Any]:
     if isinstance(each, SessionChanged):
-        return {"kind": "session", "changed": list(each.changed)}
-    if isinstance(each, ArmsChanged):
+        yield {"kind": "session", "changed": list(each.changed)}
+    elif isinstance(each, ArmsChanged):
         names = ("added", "removed", "paused", "resumed")
-        return {"kind": "arms", **{name: list(getattr(each, name)) for name in names}}
-    entry: dict[str, Any] = {"kind": "event", "arm": each.arm, word: default if each.defaulted else each.loss}
-    entry["outcome"] = each.outcome
-    if each.outcome == "expired":
-        entry["count"] = each.decisions
-    return entry | _given({"event_id": each.event_id, "slot": each.slot, "segment": each.segment})
+        yield {"kind": "arms", **{name: list(getattr(each, name)) for name in names}}
+    elif isinstance(each, Acted):
+        actions, labels = each.actions, each.names
+        for slot, (arm, p) in enumerate(zip(actions.arms, actions.probabilities, strict=True), actions.slot):
+            entry = {"kind": "act", "slot": slot, "arm": arm, "probability": p, "eligible": actions.eligible}
+            yield entry | _given({"label": None if labels is None else labels[arm], "segment": each.segment})
+    elif isinstance(each, Settled):
+        for arm, loss, event_id in zip(each.arms, each.losses, each.event_ids, strict=True):
+            entry = {"kind": "event", "arm": arm, word: loss, "outcome": "applied"}
+            yield entry | _given({"event_id": event_id})
+    else:
+        posted = default if each.defaulted else each.loss
+        entry = {"kind": "event", "arm": each.arm, word: posted, "outcome": each.outcome}
+        if each.outcome == "expired":
+            entry["count"] = each.decisions
+        yield entry | _given({"event_id": each.event_id, "slot": each.slot, "segment": each.segment})
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

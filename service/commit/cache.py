@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -44,12 +44,6 @@ MAX_SESSIONS = 10_000
 """Sessions that are watched."""
 
 
-@dataclass(slots=True)
-class _Watched:
-    events: int = 0
-    surplus: int = 0
-
-
 class SurplusWatch:
     """Counts events by session, refused ones included, a window after the other.
 
@@ -60,7 +54,8 @@ class SurplusWatch:
 
     def __init__(self) -> None:
         self.mostly_surplus: set[str] = set()
-        self._sessions: dict[str, _Watched] = {}
+        self._sessions: dict[str, tuple[int, int]] = {}
+        """Events of the present window, and how many of them were surplus."""
 
     def count(self, session_id: str, settled: Mapping[str, int], results: Sequence[object]) -> None:
         """Count the events of a batch.
@@ -74,19 +69,16 @@ class SurplusWatch:
         refused = [each for each in results if type(each) is SurplusFeedbackError] if "refused" in settled else []
         if not (events := sum(settled.values()) - settled.get("refused", 0) + sum(each.events for each in refused)):
             return
-        if (watched := self._sessions.get(session_id)) is None:
-            if len(self._sessions) >= MAX_SESSIONS:
-                self._sessions.clear()
-                self.mostly_surplus.clear()
-            watched = self._sessions[session_id] = _Watched()
-        watched.events += events
-        watched.surplus += settled.get("surplus", 0) + sum(each.surplus for each in refused)
-        if watched.events >= WINDOW:
-            if 2 * watched.surplus > watched.events:
-                self.mostly_surplus.add(session_id)
-            else:
-                self.mostly_surplus.discard(session_id)
-            self._sessions[session_id] = _Watched()
+        if session_id not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
+            self._sessions.clear()
+            self.mostly_surplus.clear()
+        before, surplus = self._sessions.get(session_id, (0, 0))
+        events += before
+        surplus += settled.get("surplus", 0) + sum(each.surplus for each in refused)
+        if events >= WINDOW:
+            (self.mostly_surplus.add if 2 * surplus > events else self.mostly_surplus.discard)(session_id)
+            events = surplus = 0
+        self._sessions[session_id] = (events, surplus)
 
     def forget(self, session_id: str) -> None:
         """Drop a session that no longer exists."""
@@ -213,8 +205,7 @@ class CachedSession(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots, times, rows = found = records_codec.decode(records, self.run)
-            records_codec.check(self.run, found)
+            slots, times, rows = records_codec.decode(records, self.run)
             run, name = self.run, codec.rows_field(self.run.learner.state_type)
             state = run.state if name is None else run.state._replace(**{name: rows})
             state = codec.replayed(state, rows or ()) if self.is_unread else state

@@ -274,12 +274,12 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     Parameters
     ----------
     records : key to bytes, as the store holds them
-    run : the session's run at the moment of its state
+    run : the session's run at the moment of its state, with its arms
 
     Raises
     ------
     CodecError
-        for anything ``encode`` did not write.
+        for anything ``encode`` did not write, arms the session never had, and rows of another length.
     """
     by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}}
     packed = PackedRecords.of(records)
@@ -294,7 +294,17 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
         times = ActTimes.of_session(run.params.expiry)
         times = None if times is None else _decode_act_times(by_kind[BUCKET], times)
         open_slots = slots.open_slots() if isinstance(run, SlotRun) else None
-        return Records(open_slots, times, _decode_rows(by_kind[ROW], run))
+        rows = _decode_rows(by_kind[ROW], run)
+    if isinstance(run, ArmRun):
+        size, shape = run.arms.size, (len(run.arms.live),)
+        fits = (
+            open_slots is None or open_slots.stored.are_arms_below(size),
+            all(acts.size <= size for acts in (() if times is None else times.acts.values())),
+            all(row.shape == shape for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
+        )
+        if not all(fits):
+            raise CodecError("the records are not those of this session's arms")
+    return Records(open_slots, times, rows)
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
@@ -331,32 +341,6 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTim
         acts[arms] = counts
         times.acts[int(key[len(BUCKET) :])] = acts
     return times
-
-
-def check(run: Run, records: Records) -> None:
-    """Refuse records that name arms the session never had, or rows of another length.
-
-    Parameters
-    ----------
-    run : the session, with the arms and the state that were read
-    records : those that were read beside its state
-
-    Raises
-    ------
-    CodecError
-        where a record does not fit.
-    """
-    if not isinstance(run, ArmRun):
-        return
-    size, live = run.arms.size, len(run.arms.live)
-    slots, times, rows = records
-    fits = (
-        slots is None or slots.stored.are_arms_below(size),
-        all(acts.size <= size for acts in (times.acts.values() if times is not None else ())),
-        all(row.shape == (live,) for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
-    )
-    if not all(fits):
-        raise CodecError("the records are not those of this session's arms")
 
 
 # -- Bytes of segments, each a record beside the session's state.

@@ -36,11 +36,6 @@ ANY = Found()
 """What an act means that names no arms."""
 
 
-def takes_eligible(learner: Learner[Any]) -> bool:
-    """Return whether slots of this learner may name their eligible arms and have a floor."""
-    return isinstance(learner, ArmLearner) and learner.takes_eligible
-
-
 def check_defined(field: str, learner: Learner[Any]) -> None:
     """Refuse a field that makes sense for learners with eligible arms only.
 
@@ -54,7 +49,7 @@ def check_defined(field: str, learner: Learner[Any]) -> None:
     InvalidRequestError
         naming the field.
     """
-    if not takes_eligible(learner):
+    if not (isinstance(learner, ArmLearner) and learner.takes_eligible):
         raise InvalidRequestError.of(field, "this session's learner does not define eligible arms")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -215,11 +215,11 @@ class Creator:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
             raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
-        if rights.max_sessions is None:
-            return await self._created(session_id, spec, key)
-        async with self._counting:
-            await self._check_count(session_id, rights.prefix, rights.max_sessions)
-            return await self._created(session_id, spec, key)
+        async with self._counted(session_id, rights):
+            for _ in range(MAX_RACES):
+                with suppress(UnknownSessionError):
+                    return await self._create(session_id, spec, key)
+        raise OverloadedError("The session was deleted at each attempt")
 
     async def restore(
         self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
@@ -249,44 +249,34 @@ class Creator:
         cached = await restorable(whole, self._limits, rights)
         run, body = cached.run, None
         whole, new = restored(session_id, self._versions.new(), whole, cached, self._schemas.written)
-        if key is not None:
-            body = await self._view_of_restored(new, whole.snapshot, cached)
+        if key is not None:  # Which stores the view before the session is there.
+            expires_at = cached.stored.specification.expires_at(self._store.now())
+            snapshot = whole.snapshot._replace(version=new.version, expires_at=expires_at)
+            view = session_view(session_id, snapshot, await self._reader.as_of_now(cached, Journal()))
+            body = await joined(view, FairYield())
             new = new._replace(answer=(key.key, key.body + await compress_if_large(body)))
-        async with self._counting:
-            if rights.max_sessions is not None:
-                await self._check_count(session_id, rights.prefix, rights.max_sessions)
-            if await self._store.restore(session_id, whole, new) is not None:
-                return await self._restored_before(session_id, key)
+        async with self._counted(session_id, rights):
+            existing = await self._store.restore(session_id, whole, new)
+        if existing is not None:
+            if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
+                raise SessionExistsError
+            return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
         if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
             await self._store.remind(session_id, due_at)
         self._metrics.sessions_created[run.params.learner.kind]()
         return Answer(await self._reader.view(session_id) if body is None else body)
 
-    async def _view_of_restored(self, new: NewSession, exported: Snapshot, cached: CachedSession) -> bytes:
-        """Return the view of a session that is about to be restored, for its key to store."""
-        expires_at = cached.stored.specification.expires_at(self._store.now())
-        snapshot = exported._replace(version=new.version, expires_at=expires_at)
-        view = session_view(new.session_id, snapshot, await self._reader.as_of_now(cached, Journal()))
-        return await joined(view, FairYield())
-
-    async def _restored_before(self, session_id: str, key: Idempotency | None) -> Answer:
-        """Return the answer that a key got, of a session that exists.
-
-        Raises
-        ------
-        SessionExistsError
-            where the session was not restored under this key.
-        """
-        if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
-            raise SessionExistsError
-        return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
-
-    async def _created(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        """Create; try again where an existing session is deleted before it is shown."""
-        for _ in range(MAX_RACES):
-            with suppress(UnknownSessionError):
-                return await self._create(session_id, spec, key)
-        raise OverloadedError("The session was deleted at each attempt")
+    @asynccontextmanager
+    async def _counted(self, session_id: str, rights: Rights) -> AsyncIterator[None]:
+        """Refuse one session too many; several workers that create at the same time may exceed the limit."""
+        if (most := rights.max_sessions) is None:
+            yield
+            return
+        async with self._counting:
+            present = await self._store.count(rights.prefix, most)
+            if present >= most and await self._store.load(session_id) is None:
+                raise ForbiddenError(f"This API key may have {most} sessions")
+            yield
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         begin = partial(Beginning.of, session_id, self._versions.new(), key, self._schemas.written)
@@ -307,12 +297,6 @@ class Creator:
             return Created(Answer(await self._reader.view(session_id)), new=False)
         show = Show(viewer(session_id, existing, cached), idempotency=key)
         return Created(await self._queues.submit(session_id, show), new=False)
-
-    async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
-        """Refuse one session too many; several workers that create at the same time may exceed the limit."""
-        present = await self._store.count(prefix, most)
-        if present >= most and await self._store.load(session_id) is None:
-            raise ForbiddenError(f"This API key may have {most} sessions")
 
 
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:

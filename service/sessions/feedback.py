@@ -87,22 +87,14 @@ def _unknown_label(label: str) -> InvalidRequestError:
     return InvalidRequestError.of("label", f"{text}: {label[:MAX_NAMED]!a}", logged_message=text)
 
 
-def _losses_feedback(event: Event, run: PointRun) -> PointFeedback:
-    dim = run.learner.dim
-    if not isinstance(event, LossesEvent):
-        raise InvalidRequestError.of("losses", f"this session's learner takes {dim + 1} losses of one slot")
-    return _values("losses", event.losses, dim + 1)
-
-
-def _gradient_feedback(event: Event, run: PointRun) -> PointFeedback:
-    dim = run.learner.dim
-    if not isinstance(event, GradientEvent):
-        raise InvalidRequestError.of("gradient", f"this session's learner takes a gradient of length {dim}")
-    return _values("gradient", event.gradient, dim)
-
-
-def _values(name: str, values: Sequence[float] | None, length: int) -> PointFeedback:
-    if values is None:
+def _point_feedback(event: Event, run: PointRun) -> PointFeedback:
+    """Take losses, or a gradient, as the learner wants them."""
+    dim, takes_losses = run.learner.dim, run.learner.information is Information.LOSSES
+    name, length = ("losses", dim + 1) if takes_losses else ("gradient", dim)
+    if not isinstance(event, LossesEvent if takes_losses else GradientEvent):
+        what = f"{length} losses of one slot" if takes_losses else f"a gradient of length {length}"
+        raise InvalidRequestError.of(name, f"this session's learner takes {what}")
+    if (values := getattr(event, name)) is None:
         return PointFeedback(np.empty(0), is_void=True)
     if len(values) != length:
         raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
@@ -112,8 +104,8 @@ def _values(name: str, values: Sequence[float] | None, length: int) -> PointFeed
 PARSERS: dict[Information, Parser] = {
     Information.ARM: _arm_feedback,
     Information.SLOT: _slot_feedback,
-    Information.LOSSES: _losses_feedback,
-    Information.GRADIENT: _gradient_feedback,
+    Information.LOSSES: _point_feedback,
+    Information.GRADIENT: _point_feedback,
 }
 """By what the learner learns from."""
 

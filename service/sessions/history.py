@@ -46,18 +46,11 @@ def dropped(places: Iterable[int], now: int) -> set[int]:
     kept: dict[tuple[int, int], int] = {}
     everything = set(places)
     for place in sorted(everything):
-        level = _level(now - place)
-        if level < LEVELS:
+        # The finest level that reaches back to it.
+        level = next((n for n in range(LEVELS) if now - place < PER_LEVEL * GROWTH**n), None)
+        if level is not None:
             kept[level, place // GROWTH**level] = place
     return everything - set(kept.values())
-
-
-def _level(age: int) -> int:
-    """Return the finest level that reaches back to an age, in places."""
-    level = 0
-    while level < LEVELS and age >= PER_LEVEL * GROWTH**level:
-        level += 1
-    return level
 
 
 # -- Takes samples of the sessions that this worker has changed, beside the commits.

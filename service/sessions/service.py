@@ -208,20 +208,17 @@ class Readiness:
         return pinging.result()
 
     async def _checked(self) -> str | None:
-        reason = await self._ping()
+        reason = None
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await self._store.ping()
+        except TimeoutError:
+            reason = "The store did not answer in time"
+        except StoreUnavailableError as error:
+            reason = str(error)
         if reason is not None and reason != self._last:
             log.warning("not ready: %s%s", reason, _ADVICE if reason.startswith(NO_CONNECTION) else "")
         elif reason is None and self._last is not None:
             log.info("ready again")
         self._last = reason
         return reason
-
-    async def _ping(self) -> str | None:
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await self._store.ping()
-        except TimeoutError:
-            return "The store did not answer in time"
-        except StoreUnavailableError as error:
-            return str(error)
-        return None

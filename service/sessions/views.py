@@ -56,11 +56,6 @@ class Limits:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    @property
-    def max_label_bytes(self) -> int:
-        """Most bytes of an arm's label, in UTF-8."""
-        return self._settings.max_label_bytes
-
     def check(self, spec: Specification, rights: Rights) -> None:
         """Refuse a new session that would be too large.
 
@@ -103,9 +98,9 @@ class Limits:
         rights : what the caller's API key allows, beside the settings
         """
         if not isinstance(learner, ArmsSpec):
-            return ArmLimits(0, 0, self.max_label_bytes)
+            return ArmLimits(0, 0, self._settings.max_label_bytes)
         most, ever = min(self.max_arms(type(learner), rights), learner.most_arms), self._settings.max_arms_ever
-        return ArmLimits(most, LIVES * most if ever is None else ever, self.max_label_bytes)
+        return ArmLimits(most, LIVES * most if ever is None else ever, self._settings.max_label_bytes)
 
     def max_arms(self, spec: type[ArmsSpec], rights: Rights) -> int:
         """Return how many arms a session of any learner with this class of specification may have at once.
@@ -308,7 +303,7 @@ class Reader:
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        snapshot, cached = await self._load_with_records(session_id, expires=True)
+        snapshot, cached = await self.load(session_id, expires=True)
         return snapshot, await self.as_of_now(cached, journal)
 
     async def as_of_now(self, cached: CachedSession, journal: Journal) -> CachedSession:
@@ -329,21 +324,23 @@ class Reader:
         await expire_due(run, journal)
         return cached._replace(run=run)
 
-    async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
-        """Read a session as it was last committed, without records that its learner's state does not need.
+    async def load(self, session_id: str, *, expires: bool = False) -> tuple[Snapshot, CachedSession]:
+        """Read a session as it was last committed.
+
+        Parameters
+        ----------
+        session_id : of the session
+        expires : whether it is read with the records of its window; otherwise without records that its learner's
+            state does not need
 
         Returns
         -------
-        The session as the store keeps it, and the same decoded.
+        The session as the store keeps it, and the same decoded, all of one version.
 
         Raises
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        return await self._load_with_records(session_id, expires=False)
-
-    async def _load_with_records(self, session_id: str, *, expires: bool) -> tuple[Snapshot, CachedSession]:
-        """Read a session, with records where it is unread, or ``expires`` and it needs them; all of one version."""
         check_id(session_id)
         while (snapshot := await self.store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)

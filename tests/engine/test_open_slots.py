@@ -131,7 +131,7 @@ def test_changes_tell_what_the_store_does_not_hold_yet() -> None:
 
     written = slots.written()
 
-    assert not written.opened and not written.closed
+    assert (written.opened, written.closed) == ({}, set())
     assert [slot for slot in range(10) if slot in written] == [4, 7]
     with pytest.raises(KeyError):
         written.close(1)
