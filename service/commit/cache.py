@@ -107,15 +107,6 @@ class SessionAtRest(NamedTuple):
     created_at: float
     effective: Effective | None
 
-    @classmethod
-    def of(
-        cls, version: str, spec: bytes, state: bytes, created_at: float, effective: Effective | None, run: Run
-    ) -> SessionAtRest | None:
-        """Return the session at this run; None if its bytes are many, or it can't be decoded of them alone."""
-        few = len(spec) + len(state) <= MAX_STORED_BYTES
-        suffice = type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
-        return cls(version, spec, state, created_at, effective) if few and suffice else None
-
     @property
     def size(self) -> int:
         """Bytes of memory, about."""
@@ -147,8 +138,9 @@ class CachedSession(NamedTuple):
     """Whether most of the latest events were surplus, as this worker saw them; set where a view is to show it."""
     created_at: float = 0.0
     """Unix seconds; tells sessions apart that had one id after another."""
-    at_rest: SessionAtRest | None = None
-    """Of which it can be decoded again."""
+    spec: bytes = b""
+    state: bytes = b""
+    """As they are stored; empty if they are many."""
 
     @classmethod
     def of(
@@ -187,13 +179,9 @@ class CachedSession(NamedTuple):
             raise StateCorruptError from error
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or codec.is_unread(run.state)
         version, spec, state, created_at, _ = snapshot
-        at_rest = None if needs_records else SessionAtRest.of(version, spec, state, created_at, effective, run)
-        checksum = state[-CHECKSUM_BYTES:]
         return cls(
-            *(version, stored, run, checksum, _memory(run), state[0], needs_records),
-            effective=effective,
-            created_at=created_at,
-            at_rest=at_rest,
+            *(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0], needs_records, effective),
+            *(False, created_at, *few_bytes(spec, state)),
         )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
@@ -221,10 +209,14 @@ class CachedSession(NamedTuple):
         """Whether its learner's state is still to be made of the records."""
         return codec.is_unread(self.run.state)
 
-    @classmethod
-    def begun(cls, version: str, stored: Stored, run: Run, state: bytes) -> CachedSession:
-        """Make a session before its first slot, of its first version and the bytes of its run's state."""
-        return cls(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0])
+    @property
+    def at_rest(self) -> SessionAtRest | None:
+        """The same version in less memory; None if it can't be decoded of its bytes alone, or these are many."""
+        run = self.run
+        is_plain = type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
+        if not is_plain or not self.spec or not self.state or codec.is_unread(run.state):
+            return None
+        return SessionAtRest(self.version, self.spec, self.state, self.created_at, self.effective)
 
     def committed_as(
         self, written: Written, run: Run, effective: Effective | None, stored: Stored
@@ -238,18 +230,20 @@ class CachedSession(NamedTuple):
         effective : what the commit showed of the distribution; None where the next one has to compute it
         stored : the specification, which the commit may have replaced
         """
-        version, state, at_rest = written.version, written.state, self.at_rest
+        state, spec = written.state, written.spec or self.spec
         run.on_written(codec.rows_of(run))
         if (narrow := codec.SCHEMAS[state[0]].narrow) is not None:
             narrow(run)
         size = self.size if _are_as_large(self.run, run) else _memory(run)
-        if at_rest is not None:
-            spec = written.spec or at_rest.spec
-            at_rest = SessionAtRest.of(version, spec, state, self.created_at, effective, run)
         return CachedSession(
-            *(version, stored, run, state[-CHECKSUM_BYTES:], size, state[0]),
-            *(False, effective, False, self.created_at, at_rest),
+            *(written.version, stored, run, state[-CHECKSUM_BYTES:], size, state[0], False, effective),
+            *(False, self.created_at, *few_bytes(spec, state)),
         )
+
+
+def few_bytes(spec: bytes, state: bytes) -> tuple[bytes, bytes]:
+    """Return the stored bytes of a session as they are kept beside it: none if they are many."""
+    return (spec, state) if len(spec) + len(state) <= MAX_STORED_BYTES else (b"", b"")
 
 
 def _are_as_large(one: Run, other: Run) -> bool:

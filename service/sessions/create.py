@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..commit.batch import Answer, Journal, unpack_answer
-from ..commit.cache import CachedSession, Effective, SessionAtRest, SessionCache
+from ..commit.cache import CachedSession, Effective, SessionCache, few_bytes
 from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
 from ..commit.schemas import Schemas
@@ -40,6 +40,7 @@ from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary
+from ..serialization.binary import CHECKSUM_BYTES
 from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
 from .act import check_defined
@@ -73,7 +74,7 @@ class Start(NamedTuple):
         effective = summary.effective_arms_of(run)
         state = codec.encode(run, schema, effective=effective)
         about = summary.encode_about(stored.specification.chosen(), run)
-        view = ShortView.of(CachedSession.begun("", stored, run, state))
+        view = ShortView.of(CachedSession("", stored, run, b"", 0))
         return cls(run, state, about, effective, view)
 
 
@@ -116,16 +117,17 @@ class Beginning(NamedTuple):
         )
         return cls(new, stored, start)
 
-    def at_rest(self, created: Snapshot) -> SessionAtRest | None:
-        """Return the session for a worker's cache; None where what is stored of it does not suffice.
+    def cached(self, created: Snapshot) -> CachedSession:
+        """Return the session as it was created, of which a worker's cache keeps what is ``at_rest``.
 
         Parameters
         ----------
-        created : the session as the store has just created it; gives the time of creation
+        created : the session as the store keeps it now; gives the time of creation
         """
-        new, at = self.new, created.created_at
-        effective = Effective(self.start.effective, at)
-        return SessionAtRest.of(new.version, new.spec, new.state, at, effective, self.start.run)
+        new, created_at = self.new, created.created_at
+        effective, kept = Effective(self.start.effective, created_at), few_bytes(new.spec, new.state)
+        session = CachedSession(new.version, self.stored, self.start.run, new.state[-CHECKSUM_BYTES:], 0)
+        return session._replace(effective=effective, created_at=created_at, spec=kept[0], state=kept[1])
 
     def view(self, created: Snapshot) -> Body:
         """Return the view of the session as it was created, whatever has happened to it since.
@@ -138,8 +140,7 @@ class Beginning(NamedTuple):
         snapshot = created._replace(version=self.new.version, expires_at=expires_at)
         if self.start.view is not None:
             return self.start.view.view(self.new.session_id, snapshot)
-        cached = CachedSession.begun(self.new.version, self.stored, self.start.run, self.new.state)
-        return session_view(self.new.session_id, snapshot, cached)
+        return session_view(self.new.session_id, snapshot, self.cached(created))
 
 
 MAX_RACES = 10
@@ -284,7 +285,7 @@ class Creator:
         existing = await self._store.create(begun.new)
         if existing.version == begun.new.version:
             self._metrics.sessions_created[spec.learner.kind]()
-            if (at_rest := begun.at_rest(existing)) is not None:
+            if (at_rest := begun.cached(existing).at_rest) is not None:
                 self._cache.put_new(session_id, at_rest)
             return Created(Answer(begun.view(existing)), new=True)
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
