@@ -66,9 +66,10 @@ class SurplusWatch:
         settled : number of events by outcome; of those refused the surplus ones are counted
         results : of the batch's requests
         """
-        refused = [each for each in results if type(each) is SurplusFeedbackError] if "refused" in settled else []
-        if not (events := sum(settled.values()) - settled.get("refused", 0) + sum(each.events for each in refused)):
+        if not settled:
             return
+        refused = [each for each in results if type(each) is SurplusFeedbackError] if "refused" in settled else []
+        events = sum(settled.values()) - settled.get("refused", 0) + sum(each.events for each in refused)
         if session_id not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
             self._sessions.clear()
             self.mostly_surplus.clear()
@@ -248,10 +249,12 @@ def few_bytes(spec: bytes, state: bytes) -> tuple[bytes, bytes]:
 
 def _are_as_large(one: Run, other: Run) -> bool:
     """Return whether it is plain that two runs of a session take as much memory, as most that follow each other."""
-    if type(other) not in (ArmRun, PointRun, ProvisionalRun) or one.stored_rows or other.stored_rows:
+    if one.stored_rows or other.stored_rows or type(other) not in (ArmRun, PointRun, ProvisionalRun):
         return False
-    n_buckets, others = (0 if run.act_times is None else len(run.act_times.acts) for run in (one, other))
-    return n_buckets == others and getattr(one, "arms", None) is getattr(other, "arms", None)
+    times, others = one.act_times, other.act_times
+    if times is not others and (times is None or others is None or len(times.acts) != len(others.acts)):
+        return False
+    return getattr(one, "arms", None) is getattr(other, "arms", None)
 
 
 def _memory(run: Run) -> int:

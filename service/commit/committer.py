@@ -21,12 +21,13 @@ from contextvars import Context, copy_context
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread, run_in_thread_if_large
 from ..engine.arm_run import Arms
 from ..engine.ledger import ActTimes
+from ..engine.run import SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..models.specification import is_id
 from ..serialization import records as codec
 from ..serialization import summary
-from ..serialization.state import NEWEST, encode
+from ..serialization.state import NEWEST, encode, rows_of
 from ..store.base import Commit, Committed, Conflict, Known, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
@@ -113,31 +114,32 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         state = await run_in_thread(encode, run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
-    records, segments = codec.encode(run), dict[bytes, tuple[int, bytes] | None]()
-    if draft.dropped:
-        records = dict.fromkeys(draft.dropped) | records
+    records, segments = dict[bytes, bytes | None](draft.dropped), dict[bytes, tuple[int, bytes] | None]()
+    if run.act_times is not None or run.stored_rows or isinstance(run, SlotRun) or rows_of(run):
+        records |= codec.encode(run)
     if isinstance(run, SegmentRun):
         for name in run.segments.changes:
             segments[codec.name_of(name)] = codec.encode_segment(run, name)
             await draft.fair_yield()
     losses, is_logged = base.run.params.losses, before.decision_log is not None
+    default = None if before.expiry is None else before.default_loss
     specification = about = None
     if stored is not base.stored:
         specification = await run_in_thread_if_large(size, stored.encode)
     if not is_same:
         about = await run_in_thread_if_large(size, summary.encode_about, stored.specification.chosen(), run)
-    idle_ttl_ms = stored.specification.idle_ttl_ms
+    idle = stored.specification.idle_ttl_seconds
     return Written(
         version,
         state,
-        idle_ttl_ms if draft.extends_deadline else None,
-        idle_ttl_ms is None and before.idle_ttl_seconds is not None,
+        stored.specification.idle_ttl_ms if draft.extends_deadline and idle is not None else None,
+        idle is None and before.idle_ttl_seconds is not None,
         specification,
         records,
         segments,
-        await journal.counts(losses, before.default_loss, lambda: draft.fair_yield()) if journal else {},
+        await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
         about,
-        await journal.entries(before.default_loss, losses.word, draft.fair_yield) if is_logged else (),
+        await journal.entries(default, losses.word, draft.fair_yield) if is_logged else (),
         0 if before.decision_log is None else before.decision_log.max_entries,
     )
 

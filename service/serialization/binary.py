@@ -41,6 +41,22 @@ def dtype_below(end: int) -> np.dtype[Any]:
     return UNSIGNED[1 if end <= 1 << 8 else 2 if end <= 1 << 16 else 4 if end <= 1 << 32 else 8]
 
 
+# -- One record: its numbers, and a CRC-32 of its key, a colon and them.
+
+
+def record_of(key: bytes, body: bytes) -> bytes:
+    """Return the record with a key of the store, and its checksum."""
+    return body + checksum(key + b":" + body)
+
+
+def body_of(key: bytes, data: bytes) -> bytes:
+    """Invert ``record_of``; a checksum of another record raises ``CodecError``."""
+    body = data[:-CHECKSUM_BYTES]
+    if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
+        raise CodecError("not a record of a session")
+    return body
+
+
 class Reader:
     """Reads one part after another of bytes."""
 

@@ -27,23 +27,7 @@ from ..learners.base import Rows
 from ..learners.segments import EXPERTS, Segment
 from ..store.base import PackedPart, PackedRecords
 from . import state as codec
-from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
-
-# -- One record: its numbers, and a CRC-32 of its key, a colon and them.
-
-
-def record_of(key: bytes, body: bytes) -> bytes:
-    """Return the record with a key of the store, and its checksum."""
-    return body + checksum(key + b":" + body)
-
-
-def body_of(key: bytes, data: bytes) -> bytes:
-    """Invert ``record_of``; a checksum of another record raises ``CodecError``."""
-    body = data[:-CHECKSUM_BYTES]
-    if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
-        raise CodecError("not a record of a session")
-    return body
-
+from .binary import CHECKSUM_BYTES, CodecError, body_of, foreign, record_of
 
 # -- Many records as arrays of bytes: a million one by one would take seconds.
 
@@ -252,11 +236,11 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
         records |= encode_slots(run.open_slots)
     if run.act_times is not None:
         records |= _encode_act_times(run.act_times)
-    rows = codec.rows_of(run)
-    for number in range(len(rows), len(run.stored_rows)):
+    rows, stored = codec.rows_of(run), run.stored_rows
+    for number in range(len(rows), len(stored)):
         records[ROW + b"%d" % number] = None
     for number, row in enumerate(rows):
-        if number >= len(run.stored_rows) or row is not run.stored_rows[number]:
+        if number >= len(stored) or row is not stored[number]:
             key = ROW + b"%d" % number
             records[key] = record_of(key, row.astype("<f8").tobytes())
     return records

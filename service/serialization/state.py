@@ -372,7 +372,9 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
     flags |= is_changed * CHANGED_ARMS | bool(shared) * SEGMENTS
-    shown = [math.nan if number is None else number for number in (effective, *rates)]
+    shown = (effective, *rates)
+    if None in shown:
+        shown = tuple(math.nan if number is None else number for number in shown)
     head = layout.head.pack(
         *(schema, layout.head.size + _HALF.size, flags, len(rates), *_LEDGER(ledger), size, forms),
         *(shared.kept if shared else 0, *shown, *[fields[at] for at in layout.numbers]),
