@@ -160,7 +160,7 @@ class SlotReader:
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._columns: tuple[Any, Any, Any] | None = None
+        self._columns: tuple[Any, ...] | None = None
 
     def read(self, keys: Any, values: Any) -> None:
         """Read records of the same lengths.
@@ -179,18 +179,16 @@ class SlotReader:
         numbers, rest = divmod(body.shape[1], INTEGERS.itemsize)
         if not 0 < digits.shape[1] <= MOST_DIGITS or (digits > 9).any() or not numbers or rest:
             raise CodecError("not the record of an open slot")
-        if (_checksums(keys, body) != _as(values[:, -CHECKSUM_BYTES:], CHECKSUMS)[:, 0]).any():
+        colons = np.full((len(keys), 1), ord(":"), np.uint8)
+        found = checksums(np.concatenate([keys, colons, body], axis=1))
+        if (found != _as(values[:, -CHECKSUM_BYTES:], CHECKSUMS)[:, 0]).any():
             raise CodecError("not a record of a session")
         slots = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1)
-        self._add(
-            slots, _as(body[:, : INTEGERS.itemsize], INTEGERS)[:, 0], _as(body[:, INTEGERS.itemsize :], FLOATS)
-        )
-
-    def _add(self, *columns: Any) -> None:
+        arms, records = _as(body[:, : INTEGERS.itemsize], INTEGERS)[:, 0], _as(body[:, INTEGERS.itemsize :], FLOATS)
+        columns = (slots, arms, records)
         if self._columns is None:
-            numbers, arms, records = (np.empty((self._most, *each.shape[1:]), each.dtype) for each in columns)
-            self._columns = numbers, arms, records
-        places = slice(self._count, self._count + len(columns[0]))
+            self._columns = tuple(np.empty((self._most, *each.shape[1:]), each.dtype) for each in columns)
+        places = slice(self._count, self._count + len(slots))
         for kept, read in zip(self._columns, columns, strict=True):
             if kept.shape[1:] != read.shape[1:]:
                 raise CodecError("records of a session have one length")
@@ -202,11 +200,6 @@ class SlotReader:
         if self._columns is None:
             return OpenSlots()
         return OpenSlots(SlotColumns.of(*(column[: self._count] for column in self._columns)))
-
-
-def _checksums(keys: Any, body: Any) -> Any:
-    colons = np.full((len(keys), 1), ord(":"), np.uint8)
-    return checksums(np.concatenate([keys, colons, body], axis=1))
 
 
 def _as(data: Any, dtype: np.dtype[Any]) -> Any:

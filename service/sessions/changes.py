@@ -166,7 +166,11 @@ def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
     try:
         changed = Specification.model_validate(dict(before) | given)
     except ValidationError as error:
-        raise _invalid(error) from error
+        first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        below = [cause.field] if isinstance(cause, FieldValueError) else []
+        place = ".".join([*map(str, first["loc"]), *below]) or "body"
+        raise InvalidRequestError.of(place, first["msg"].removeprefix("Value error, ")) from error
     if changed.expiry is None or "expiry" not in given:
         return changed
     was = before.expiry is not None and bool(before.expiry.provisional)
@@ -190,14 +194,6 @@ def _expiry(before: Specification, expiry: ExpirySpec | None) -> ExpirySpec | No
         message = "a provisional default can't change: every act was learned with it"
         raise InvalidRequestError.of(f"expiry.default_{before.word}", message)
     return expiry
-
-
-def _invalid(error: ValidationError) -> InvalidRequestError:
-    first = error.errors()[0]
-    cause = first.get("ctx", {}).get("error")
-    below = [cause.field] if isinstance(cause, FieldValueError) else []
-    place = ".".join([*map(str, first["loc"]), *below]) or "body"
-    return InvalidRequestError.of(place, first["msg"].removeprefix("Value error, "))
 
 
 # -- Settling what is due when nobody calls: any operation does it, and this one does nothing else.

@@ -74,17 +74,14 @@ def _arm(event: OneArmEvent, run: ArmRun) -> int:
         if labels is None:
             raise InvalidRequestError.of("label", "this session's arms have no labels")
         if (arm := labels.get(event.label)) is None:
-            raise _unknown_label(event.label)
+            text = "the session has no arm with this label (GET /v1/sessions/{session_id}/arms lists them)"
+            named = f"{text}: {event.label[:MAX_NAMED]!a}"
+            raise InvalidRequestError.of("label", named, logged_message=text)
         return arm
     if event.arm is None or event.arm >= n_arms:
         otherwise = "" if labels is None else ", or use label"
         raise InvalidRequestError.of("arm", f"must be the index of an arm, 0 to {n_arms - 1}{otherwise}")
     return event.arm
-
-
-def _unknown_label(label: str) -> InvalidRequestError:
-    text = "the session has no arm with this label (GET /v1/sessions/{session_id}/arms lists them)"
-    return InvalidRequestError.of("label", f"{text}: {label[:MAX_NAMED]!a}", logged_message=text)
 
 
 def _point_feedback(event: Event, run: PointRun) -> PointFeedback:

@@ -337,20 +337,17 @@ async def decisions_page(store: Store, session_id: str, cursor: str | None, limi
     log = await store.read_log(session_id, cursor, limit + 1)
     if log is None:
         raise UnknownSessionError
-    if not _keeps_log(log.about):
+    try:
+        keeps_log = json.loads(log.about or b"{}").get("decision_log") is not None
+    except (ValueError, AttributeError) as error:
+        raise StateCorruptError from error
+    if not keeps_log:
         raise NoDecisionLogError
     entries = log.entries[:limit]
     following = entries[-1].position if len(log.entries) > limit else None
     times = (time_text(int(entry.position.partition("-")[0]) / 1000) for entry in entries)
     rows = (f'{entry.data.decode()[:-1]},"at":"{at}"}}' for entry, at in zip(entries, times, strict=True))
     return answer_body(_page("decisions", rows, following))
-
-
-def _keeps_log(about: bytes) -> bool:
-    try:
-        return json.loads(about or b"{}").get("decision_log") is not None
-    except (ValueError, AttributeError) as error:
-        raise StateCorruptError from error
 
 
 # -- The history of a session: samples of its counts and of what its learner would do, oldest first.

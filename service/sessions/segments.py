@@ -131,7 +131,7 @@ async def segments_page(reader: Reader, session_id: str, cursor: str | None, lim
         every = await _sorted(reader, session_id, sort)
         rows, after = every[start : start + limit], start + limit
         following = str(after) if after < len(every) else None
-    next_cursor = None if following is None else _cursor(sort, following)
+    next_cursor = None if following is None else f"{sort}~{urlsafe_b64encode(following.encode()).decode()}"
     return answer_body(json_chunks({"segments": rows, "next_cursor": next_cursor}))
 
 
@@ -184,10 +184,6 @@ def _row(run: SegmentRun, name: str, kept: KeptSegment) -> dict[str, Any]:
         "effective_arms": effective_arms(run.probabilities_of(kept)),
         "last_act_at": time_text(kept.last_act_at),
     }
-
-
-def _cursor(sort: str, place: str) -> str:
-    return f"{sort}~{urlsafe_b64encode(place.encode()).decode()}"
 
 
 def _place(cursor: str | None, sort: str) -> str | None:
