@@ -11,7 +11,7 @@ import pytest
 from tests.support.house import code_lines, figures, files_with_code, words_of_docs
 
 BUDGET = {
-    "code lines of service": 17_000,
+    "code lines of service": 16_800,
     "files of service": 110,
     "folders of service": 17,
     "largest file of service": 350,
@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 16_999,
-    "files of service": 108,
+    "code lines of service": 16_905,
+    "files of service": 109,
     "folders of service": 16,
-    "largest file of service": 314,
-    "code lines of tests": 25_836,
-    "code lines of loadtest": 5_357,
-    "words of docs": 38_890,
-    "files of a feedback": 20,
-    "functions of a feedback": 86,
-    "changes of file of a feedback": 54,
-    "files of an act": 20,
-    "functions of an act": 84,
-    "changes of file of an act": 54,
+    "largest file of service": 349,
+    "code lines of tests": 26_907,
+    "code lines of loadtest": 5_408,
+    "words of docs": 39_360,
+    "files of a feedback": 18,
+    "functions of a feedback": 77,
+    "changes of file of a feedback": 50,
+    "files of an act": 19,
+    "functions of an act": 76,
+    "changes of file of an act": 53,
 }
 STAND_ALONE = {"service/flag_parser.py", "service/server/worker_child.py", "service/store/embedded_child.py"}
 """Small files: two begin a process, one is for commands that need nothing of the server."""

@@ -211,7 +211,7 @@ def test_a_thread_that_died_is_started_again(caplog):
 
     assert bandits.flush(SECONDS)
     assert bandits.reports.applied == 1
-    assert "another goes on" in caplog.text
+    assert wait_until(lambda: "another goes on" in caplog.text)
 
 
 def test_a_report_that_no_thread_can_send_is_told(dropped, monkeypatch):
