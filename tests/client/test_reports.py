@@ -1,6 +1,5 @@
 """Reports: their batches, what is dropped and told, and the threads that send them."""
 
-import ctypes
 import subprocess
 import sys
 import threading
@@ -203,11 +202,17 @@ def test_the_thread_lives_only_while_reports_wait():
     assert bandits.reports.applied == 2
 
 
-def test_a_thread_that_died_is_started_again(caplog):
+def test_a_thread_that_died_is_started_again(caplog, monkeypatch):
     bandits, _ = scripted(settled, reports=LATER)
+    following, deaths = bandits._reporter._next, [SystemExit]
+
+    def dying():
+        if deaths:
+            raise deaths.pop()
+        return following()
+
+    monkeypatch.setattr(bandits._reporter, "_next", dying)
     bandits.session("s").report("hat", loss=1)
-    thread = bandits._reporter._thread
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
     assert bandits.flush(SECONDS)
     assert bandits.reports.applied == 1
