@@ -235,6 +235,7 @@ def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stoppi
 
 def _play_unnamed(client: Client, ledger: Ledger, stopping: threading.Event) -> None:
     """Act and report without keys and ids, each call with another arm, and sent once whatever comes of it."""
+    client.retry_seconds = 0.0
     for arm in range(UNNAMED_ARMS):
         if stopping.is_set():
             return

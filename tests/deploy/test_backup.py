@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 SCRIPT = ROOT / "deploy/backup/backup.py"
 
 
-CLIENTS = len(LEARNERS)
+CLIENTS = len(LEARNERS) + 1
 
 
 def back_up(source: Path, target: Path) -> subprocess.CompletedProcess[str]:

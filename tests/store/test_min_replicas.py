@@ -224,14 +224,14 @@ async def test_a_replica_that_is_gone_for_good_is_let_go_in_seconds(
         died, refused = time.monotonic(), 0
         while time.monotonic() < died + 30:
             with suppress(StoreUnavailableError):
-                await store.commit(commit("v0", "v1"))
+                await store.commit(commit("a-0", "a-1"))
                 break
             refused += 1
         took = time.monotonic() - died
 
         assert refused > 0
         assert took < 4  # 3, and what a commit that is refused takes.
-        assert watched.replicas[1].client.hget("bandit:{s}", "version") == b"v1"
+        assert watched.replicas[1].client.hget("bandit:{s}", "version") == b"a-1"
         await store.ping()
 
 
