@@ -135,6 +135,10 @@ def _reported(paths: Iterator[str], count: int) -> Conversation:
         yield request("POST", f"{path}/feedbacks", json.dumps({"events": events}).encode())
 
 
+LEAST_SECONDS = 0.2
+"""Processor time that is measured at least: the system counts it in hundredths of a second."""
+
+
 def listed_segments(clients: int, repetitions: int, sizes: Sequence[int] = SEGMENTS) -> dict[str, Any]:
     """Read all pages of the segments of sessions that have so many.
 
@@ -151,19 +155,27 @@ def listed_segments(clients: int, repetitions: int, sizes: Sequence[int] = SEGME
             acts = iter([request("POST", f"{path}/act", b'{"segment": "%06d"}' % each) for each in range(size)])
             stores.talk(partial(sent, acts), clients)
         for size in [*sizes] * repetitions:
-            before, found, cursor = cpu_seconds(pids), 0, ""
-            while cursor is not None:
-                asked = {"limit": SEGMENTS_PAGE} | ({"cursor": cursor} if cursor else {})
-                page = stores.client.get(f"{SESSIONS}/s{size}/segments", params=asked).raise_for_status().json()
-                found, cursor = found + len(page["segments"]), page["next_cursor"]
-            if found != size:
-                raise ServiceError(f"{found} of {size} segments are listed")
-            used[str(size)].append(1000 * (cpu_seconds(pids) - before))
+            before, spent, times = cpu_seconds(pids), 0.0, 0
+            while spent < LEAST_SECONDS:
+                if (found := _listed(stores.client, f"{SESSIONS}/s{size}/segments")) != size:
+                    raise ServiceError(f"{found} of {size} segments are listed")
+                spent, times = cpu_seconds(pids) - before, times + 1
+            used[str(size)].append(1000 * spent / times)
     fewest, most = (pick(used, key=int) for pick in (min, max))
     return {
         "milliseconds": {size: spread(each) for size, each in used.items()},
         "ratio": ratios(used, most, fewest),
     }
+
+
+def _listed(client: httpx.Client, path: str) -> int:
+    """Read all pages of the segments of a session, and return how many they are."""
+    found, cursor = 0, ""
+    while cursor is not None:
+        asked = {"limit": SEGMENTS_PAGE} | ({"cursor": cursor} if cursor else {})
+        page = client.get(path, params=asked).raise_for_status().json()
+        found, cursor = found + len(page["segments"]), page["next_cursor"]
+    return found
 
 
 def start_times(repetitions: int) -> dict[str, Any]:
