@@ -128,6 +128,8 @@ class MemoryStore:
         # Each call reads the clock once, so that all its times agree, as they do in Redis.
         self._latest = float("-inf")
         self._sessions: dict[str, MemorySession] = {}
+        self._deadlines: list[tuple[float, str]] = []
+        """A heap of idle deadlines, with the session of each, as they were when they were noted."""
         self._notes: dict[str, float] = {}
         """Session to the Unix seconds at which it has decisions due."""
         self._readers: dict[str, tuple[float, frozenset[int]]] = {}
@@ -235,7 +237,7 @@ class MemoryStore:
     def _begin(self, new: NewSession, created: MemorySession) -> None:
         self._sessions[new.session_id] = created
         if new.idle_ttl_ms is not None:
-            created.expires_at = self._latest + new.idle_ttl_ms / 1000
+            self._extend_deadline(new.session_id, created, new.idle_ttl_ms)
         if new.answer is not None:
             digest, answer = new.answer
             self._remember(created, {ANSWER + digest: answer})
@@ -279,7 +281,6 @@ class MemoryStore:
                 session.samples.pop(place, None)
 
     async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
-        self._drop_due()
         now = self.now()
         self._readers[worker] = (now + seconds, frozenset(schemas))
         self._readers = {name: read for name, read in self._readers.items() if read[0] > now}
@@ -297,15 +298,26 @@ class MemoryStore:
         self._sessions.clear()
 
     def _session(self, session_id: str) -> MemorySession | None:
-        session, now = self._sessions.get(session_id), self.now()
-        if session is not None and session.expires_at is not None and session.expires_at <= now:
-            del self._sessions[session_id]
-            return None
-        return session
+        self._drop_due()
+        return self._sessions.get(session_id)
 
     def _drop_due(self) -> None:
-        for session_id in list(self._sessions):
-            self._session(session_id)
+        """Drop expired sessions; where a deadline was extended since it was noted, note the new one."""
+        now = self.now()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, session_id = heapq.heappop(self._deadlines)
+            session = self._sessions.get(session_id)
+            expires_at = session and session.expires_at
+            if expires_at and expires_at <= now:
+                del self._sessions[session_id]
+            elif expires_at:
+                heapq.heappush(self._deadlines, (expires_at, session_id))
+
+    def _extend_deadline(self, session_id: str, session: MemorySession, idle_ttl_ms: int) -> None:
+        deadline = self._latest + idle_ttl_ms / 1000
+        if session.expires_at is None or deadline < session.expires_at:
+            heapq.heappush(self._deadlines, (deadline, session_id))
+        session.expires_at = deadline
 
     def _write(self, session: MemorySession, commit: Commit, written: Written) -> None:
         session.version, session.state = written.version, written.state
@@ -321,7 +333,7 @@ class MemoryStore:
         if written.permanent:
             session.expires_at = None
         if written.idle_ttl_ms is not None:
-            session.expires_at = self._latest + written.idle_ttl_ms / 1000
+            self._extend_deadline(commit.session_id, session, written.idle_ttl_ms)
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
         until = self._latest + self._window
