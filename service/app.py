@@ -177,5 +177,6 @@ def store_options(settings: Settings, metrics: Metrics) -> StoreOptions:
         reply_seconds=settings.store_timeout_seconds,
         retry_seconds=settings.store_budget_seconds,
         data_folder=data_folder(settings.store_url.get_secret_value(), settings.data_dir),
+        on_plain_commit=metrics.plain_commits,
         on_clock_step_back=metrics.clock_steps_back,
     )

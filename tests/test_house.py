@@ -26,13 +26,13 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 16_905,
+    "code lines of service": 16_903,
     "files of service": 109,
     "folders of service": 16,
-    "largest file of service": 349,
-    "code lines of tests": 26_907,
-    "code lines of loadtest": 5_408,
-    "words of docs": 39_360,
+    "largest file of service": 344,
+    "code lines of tests": 26_911,
+    "code lines of loadtest": 5_414,
+    "words of docs": 39_382,
     "files of a feedback": 18,
     "functions of a feedback": 77,
     "changes of file of a feedback": 50,

@@ -348,7 +348,7 @@ class Requests:
 
         Parameters
         ----------
-        scope : has method, query, headers, and what ``find`` noted
+        scope : has method, query, headers, and what ``_find`` noted
         given : the headers, of each name the first
         body : as it was received
 

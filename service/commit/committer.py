@@ -27,7 +27,7 @@ from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessio
 from ..models.specification import is_id
 from ..serialization import records as codec
 from ..serialization import summary
-from ..serialization.state import NEWEST, encode, rows_of
+from ..serialization.state import encode, rows_of
 from ..store.base import Commit, Committed, Conflict, Known, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
@@ -61,14 +61,7 @@ class Versions:
 
 
 async def commit_of(
-    draft: Draft,
-    session_id: str,
-    base: CachedSession,
-    writer: str,
-    version: str,
-    *,
-    mostly_surplus: bool,
-    schema: int = NEWEST,
+    draft: Draft, session_id: str, base: CachedSession, writer: str, version: str, mostly_surplus: bool, schema: int
 ) -> Commit:
     """Make the commit that moves a session from ``base`` to a draft of it, in a schema.
 
@@ -98,7 +91,7 @@ async def commit_of(
 async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
     """Return what a commit of a draft writes."""
     run, stored, journal, before = draft.run, draft.stored, draft.journal, base.stored.specification
-    # To ask for the class of a run, which may be over points, takes longer.
+    # Runs over points have none.
     arms: Arms | None = getattr(run, "arms", None)
     is_same = stored is base.stored and arms is getattr(base.run, "arms", None)
     # Labels, of which there may be many, are encoded again if they may be others.
@@ -219,11 +212,9 @@ class Committer:
             draft = await apply_batch(base, batch, known, self._store.now())
             if (times := draft.run.act_times) is not None:
                 await self._remind(session_id, times, draft.run.ledger.slot)
-            commit = await commit_of(
-                *(draft, session_id, base, self._versions.writer, self._versions.new()),
-                mostly_surplus=session_id in self._watch.mostly_surplus,
-                schema=self._schemas.written,
-            )
+            versions, is_surplus = self._versions, session_id in self._watch.mostly_surplus
+            made = (versions.writer, versions.new(), is_surplus, self._schemas.written)
+            commit = await commit_of(draft, session_id, base, *made)
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 kept = self._on_committed(base, commit, draft, outcome)

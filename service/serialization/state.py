@@ -342,7 +342,7 @@ MAX_ROWS = 2**20
 
 def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
     ledger, state, (_, *rates) = run.ledger, run.state, run.learner.rates(run.state).values()
-    # To ask for the class of a run, which is abstract, takes longer.
+    # Runs over points have no arms.
     arms: Arms | None = getattr(run, "arms", None)
     shared: Any = getattr(run, "shared", ())
     layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates))

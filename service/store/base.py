@@ -632,5 +632,7 @@ class StoreOptions(NamedTuple):
     """Timeout of ``ping``, retries included."""
     data_folder: Path | None = None
     """Where an embedded store writes, to notice a disk that gets full; None for other stores."""
+    on_plain_commit: Callable[[], None] = lambda: None
+    """Called for each commit that the short script has carried out."""
     on_clock_step_back: Callable[[], None] | None = None
     """Called each time the store's clock turns out to have been set back."""

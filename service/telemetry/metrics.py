@@ -214,6 +214,9 @@ class Metrics:
             "bandit_store_failures", "Calls to the store that failed, by call.", "call", CALLS
         )
 
+        self.plain_commits = self._counter(
+            "bandit_plain_commits", "Commits that the store carried out the short way; most of a busy session are."
+        )
         self.clock_steps_back = self._counter(
             "bandit_store_clock_steps_back", "Number of times that the store's clock went back."
         )

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from service.server import connection as end
-from service.server.connection import Part
+from service.server.connection import _BODY
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.http import http_client
 from tests.support.protocol import spoken_to
@@ -119,7 +119,7 @@ async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection
     async with spoken_to() as (reader, writer, served):
         writer.write(WHOLE)
         await reader.readuntil(b"\r\n\r\n")
-        served._part = Part.BODY
+        served._part = _BODY
         served.shutdown()
         served.on_message_complete()
 

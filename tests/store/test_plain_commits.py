@@ -61,7 +61,8 @@ async def store(redis_server: RedisServer) -> RedisStore:
 @pytest.mark.parametrize("idle", [None, 60_000])
 async def test_it_writes_what_the_long_way_writes(redis_server: RedisServer, idle: int | None) -> None:
     """Two sessions with the same commits, of which one is always forgotten."""
-    store = RedisStore(redis_server.url)
+    counted = list[int]()
+    store = RedisStore(redis_server.url, StoreOptions(on_plain_commit=lambda: counted.append(1)))
     plain = tried(store)
     series: list[dict[str, Any]] = [
         {"event_ids": [digest("one")]},
@@ -82,7 +83,7 @@ async def test_it_writes_what_the_long_way_writes(redis_server: RedisServer, idl
             assert await store.commit(each) == Committed()
             before = f"a-{n}"
 
-    assert plain == [True] * len(series)
+    assert plain == [True] * len(series) == [True] * len(counted)
     hashes, times = [], []
     for name in ("plain", "long"):
         keys = sorted(redis_server.client.keys(f"bandit:{{{name}}}*"))

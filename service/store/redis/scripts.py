@@ -317,8 +317,7 @@ def plain_call(
     ):
         return None
     key, idle = f"{keys.before_id}{commit.session_id}}}", written.idle_ttl_ms or 0
-    since, until = 0.0, math.inf
-    buckets, deadlines = list[int](), list[int]()
+    buckets, deadlines, since, until = list[int](), list[int](), 0.0, math.inf
     if events or (idle and left.listed):
         now_ms, width = int(seconds * 1000), keys.bucket_ms
         buckets, deadlines, since, until = buckets_of(left.listed, width, now_ms // width)
@@ -329,9 +328,7 @@ def plain_call(
         names += [key + part for part in BESIDE]
     elif written.records:
         names.append(key + RECORDS_KEY)
-    records, dropped = list[bytes](), list[bytes]()
-    if written.records:
-        records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
+    records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
     ids, counts = [item for digest in events for item in (EVENT + digest, b"")], written.counts
     sizes = _PLAIN.pack(idle, since, until, len(buckets), len(counts), len(ids), len(records), len(dropped))
     head = (commit.expected, commit.checksum, written.version, written.state, sizes)

@@ -101,6 +101,7 @@ class RedisStore:
         plain = scripts.plain_call(commit, client.left.get(session_id), self._keys, self.now())
         if plain is not None and await client.run_plain(*plain[:2]):
             client.left[session_id] = plain[2]
+            self._options.on_plain_commit()
             return COMMITTED
         reply = await self._run_on_session(scripts.COMMIT, session_id, scripts.commit_args(commit))
         outcome = reply[0]
