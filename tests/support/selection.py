@@ -1,8 +1,8 @@
 """Which tests run, and on how many processes.
 
 The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones: at most
-eight parameters of each, two of each that takes seconds, and as few examples as quick runs try. Recipes run
-only where they are named, by file or by ``-m recipes``.
+four parameters of each, of each that takes seconds one for each of the servers that it needs, and as few examples
+as quick runs try. Recipes run only where they are named, by file or by ``-m recipes``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,8 @@ from tests.support.programs import program
 
 PARAMETERS = 4
 """Of each test, in a quick run."""
-REST_PARAMETERS = 8
+REST_PARAMETERS = 4
 """Of each test, with ``--rest``, besides those of a quick run."""
-SLOW_PARAMETERS = 2
-"""Of each test that takes seconds, with ``--rest``."""
 SLOW = frozenset({"processes", "slow", "alone"})
 WHOLE = ("tests/docs/", "tests/packaging/", "tests/test_")
 """What these check of each file takes no time."""
@@ -29,7 +27,7 @@ HEADER = "quick tests and one of each real kind; `pytest --all` runs all"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run all tests, also those that are not quick")
     parser.addoption(
-        "--rest", action="store_true", help="run the tests that are not quick, the slow ones with two parameters"
+        "--rest", action="store_true", help="run the tests that are not quick, with few parameters of each"
     )
 
 
@@ -83,10 +81,14 @@ def belongs_to_quick(item: pytest.Item) -> bool:
 
 def rest_of(items: Iterable[pytest.Item], quick: set[pytest.Item]) -> set[pytest.Item]:
     """Return what CI runs after the quick tests: a few parameters of each other test."""
-    left = [item for item in items if item not in quick]
-    slow = {item for item in left if markers_of(item) & SLOW}
-    fast = (item for item in left if item not in slow)
-    return {*sample(fast, REST_PARAMETERS), *sample((item for item in left if item in slow), SLOW_PARAMETERS)}
+    kinds: dict[tuple[bool, bool], list[pytest.Item]] = {}
+    for item in items:
+        if item not in quick:
+            is_slow = bool(markers_of(item) & SLOW)
+            kinds.setdefault((is_slow, is_slow and "servers" in markers_of(item)), []).append(item)
+    return {
+        item for (is_slow, _), kind in kinds.items() for item in sample(kind, 1 if is_slow else REST_PARAMETERS)
+    }
 
 
 def sample(items: Iterable[pytest.Item], parameters: int) -> Iterator[pytest.Item]:
