@@ -111,148 +111,116 @@ Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 class Settings(BaseModel):
     """The settings of one service, the same in all its processes; ``read_settings`` finds what was given."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True, use_attribute_docstrings=True
+    )
 
-    store_url: Annotated[StoreUrl, AfterValidator(has_scheme)] = Field(
-        StoreUrl("embedded:"),
-        description="Where sessions are stored: `embedded:` (the service starts a server that stores them in the "
-        "data folder), `memory://` (one process; lost when it ends), `redis://`, `unix://` (a Redis socket), "
-        "`redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`; with TLS "
-        "`rediss://`, `rediss+sentinel://` or `rediss+cluster://`, where `?ssl_ca_certs=FILE` names your "
-        "certificate authority.",
-    )
-    store_url_file: Path | None = Field(
-        None, description="File with the store's URL, instead of the URL itself, for a URL with a password."
-    )
-    store_password_file: Path | None = Field(
-        None, description="File with the password of the store's user; the URL then has none."
-    )
-    data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
-    appendfsync: Literal["always", "everysec"] = Field(
-        "always",
-        description="When the embedded store writes its log to disk: before each answer, or within two seconds.",
-    )
-    key_prefix: str = Field(
-        "bandit", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Prefix of every key in the store."
-    )
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 chooses a free one.")
-    root_path: str | None = Field(
-        None,
-        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-        description="Path prefix that a proxy in front removes, such as `/bandit`; it is in the OpenAPI document.",
-    )
-    workers: int = Field(1, ge=1, le=256, description="Number of processes that serve requests.")
-    worker_timeout_seconds: float = Field(
-        10,
-        ge=2,
-        le=1e9,
-        allow_inf_nan=False,
-        description="A worker is killed and replaced if its event loop has not run for this time.",
-    )
-    max_connections: Count = Field(
-        4096,
-        description="Largest number of connections of clients to one worker; fewer where the limit of open files "
-        "is low. Some more are held for health checks.",
-    )
-    api_keys_file: Path | None = Field(
-        None,
-        description="JSON file with the API keys. It is read again when it changes. Without API keys everybody may "
-        "do everything.",
-    )
-    api_keys: SecretText | None = Field(
-        None, description="The API keys as JSON text instead of a file; an empty text means none."
-    )
-    open_metrics: bool = Field(False, description="Whether `/metrics` is served without an API key.")
-    open_docs: bool = Field(False, description="Whether `/docs` and `/openapi.json` are served without an API key.")
-    allowed_hosts: Annotated[str, AfterValidator(hosts)] = Field(
-        "",
-        description="Without API keys: hosts that requests may name in addition to local ones, separated by "
-        "commas, without ports; `*` for all.",
-    )
-    allowed_origins: Annotated[str, AfterValidator(origins)] = Field(
-        "",
-        description="Without API keys: origins of pages of other sites that may send requests, such as "
-        "`https://shop.example`, separated by commas; `*` for all.",
-    )
-    trusted_proxies: Annotated[str, AfterValidator(networks)] = Field(
-        "",
-        description="Addresses and networks of proxies, separated by commas, such as `127.0.0.1,10.0.0.0/8`. From "
-        "them `X-Forwarded-For` names the client in log lines, and `X-Forwarded-Proto` the scheme in traces.",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Lowest level that is logged."
-    )
-    log_sample: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        description="Share of successful acts, feedback, views, health checks and scrapes that is logged, 0 to 1. "
-        "The same share of `/readyz` answers is logged while they repeat the answer before. All other requests and "
-        "errors are logged.",
-    )
-    drain_seconds: float = Field(
-        0,
-        ge=0,
-        le=1e9,
-        allow_inf_nan=False,
-        description="Time for which a service that is told to stop still serves while `/readyz` answers 503, so "
-        "that load balancers stop sending it requests.",
-    )
-    grace_seconds: Seconds = Field(20, description="How long a stop waits for accepted requests.")
-    keep_alive_seconds: Seconds = Field(
-        75, description="How long an idle connection stays open. It must exceed the idle time of a load balancer."
-    )
-    retry_after_seconds: Count = Field(1, description="Value of `Retry-After` in a 503.")
-    dedupe_window_seconds: Count = Field(
-        86_400, description="How long event ids and idempotency keys are remembered."
-    )
-    store_timeout_seconds: Seconds = Field(5, description="Time limit of one call to the store.")
-    store_budget_seconds: Seconds = Field(
-        3, description="How long a commit is tried again before the answer is 503."
-    )
-    store_connections: Count = Field(
-        32,
-        description="Largest number of connections from one worker to the store, at least two. Most calls share "
-        "one connection; calls that wait for replicas, and large calls, each use a separate one. Up to 32 calls "
-        "for each connection may be under way.",
-    )
-    min_replicas: int = Field(
-        0,
-        ge=0,
-        le=100,
-        description="Number of Redis replicas that must have a commit before it is acknowledged; with fewer the "
-        "answer is 503.",
-    )
-    cache_sessions: Count = Field(16_384, description="Sessions that a worker keeps in memory, in 128 MiB at most.")
-    dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")
-    history: bool = Field(
-        True, description="Whether the service keeps samples of each session, for `GET /v1/sessions/{id}/history`."
-    )
-    max_queue: Count = Field(1000, description="Largest number of requests of one session that wait in a worker.")
-    max_waiting: Count = Field(
-        10_000, description="Largest number of requests of all sessions that wait in a worker."
-    )
-    max_acts: Count = Field(1000, description="Largest `count` of one `acts` call.")
-    max_act_cells: Count = Field(
-        1_000_000,
-        description="Largest product of acts and arms in one call; over points, of acts and squared dimension.",
-    )
-    max_events: Count = Field(10_000, description="Largest number of events in one call.")
-    max_arms: Count = Field(100_000, description="Largest number of arms of a session.")
-    max_arms_ever: Count | None = Field(
-        None,
-        description="Largest number of arms that a session may have had in its life, removed ones included; "
-        "`None`: ten times what it may have at once.",
-    )
-    max_arms_centred: Count = Field(10_000, description="Largest number of arms of a Tsallis session.")
-    max_dim: Count = Field(1000, description="Largest number of dimensions of a session over points.")
-    max_label_bytes: int = Field(128, ge=1, le=65_536, description="Longest arm label, in bytes of UTF-8.")
-    max_body_bytes: Count = Field(2_000_000, description="Largest request body, in bytes.")
-    max_import_bytes: Count = Field(200_000_000, description="Largest exported session, in bytes.")
-    body_timeout_seconds: Seconds = Field(
-        10, description="Time limit for the headers of a request to arrive, and again for its body."
-    )
+    store_url: Annotated[StoreUrl, AfterValidator(has_scheme)] = StoreUrl("embedded:")
+    """Where sessions are stored: `embedded:` (the service starts a server that stores them in the data folder),
+    `memory://` (one process; lost when it ends), `redis://`, `unix://` (a Redis socket),
+    `redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`; with TLS
+    `rediss://`, `rediss+sentinel://` or `rediss+cluster://`, where `?ssl_ca_certs=FILE` names your certificate
+    authority."""
+    store_url_file: Path | None = None
+    """File with the store's URL, instead of the URL itself, for a URL with a password."""
+    store_password_file: Path | None = None
+    """File with the password of the store's user; the URL then has none."""
+    data_dir: Path = Path("bandit-data")
+    """Folder of the embedded store."""
+    appendfsync: Literal["always", "everysec"] = "always"
+    """When the embedded store writes its log to disk: before each answer, or within two seconds."""
+    key_prefix: str = Field("bandit", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """Prefix of every key in the store."""
+    host: str = Field("127.0.0.1", min_length=1)
+    """Address to listen on."""
+    port: int = Field(8000, ge=0, le=65535)
+    """Port to listen on; 0 chooses a free one."""
+    root_path: str | None = Field(None, pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    """Path prefix that a proxy in front removes, such as `/bandit`; it is in the OpenAPI document."""
+    workers: int = Field(1, ge=1, le=256)
+    """Number of processes that serve requests."""
+    worker_timeout_seconds: float = Field(10, ge=2, le=1e9, allow_inf_nan=False)
+    """A worker is killed and replaced if its event loop has not run for this time."""
+    max_connections: Count = 4096
+    """Largest number of connections of clients to one worker; fewer where the limit of open files is low. Some more
+    are held for health checks."""
+    api_keys_file: Path | None = None
+    """JSON file with the API keys. It is read again when it changes. Without API keys everybody may do
+    everything."""
+    api_keys: SecretText | None = None
+    """The API keys as JSON text instead of a file; an empty text means none."""
+    open_metrics: bool = False
+    """Whether `/metrics` is served without an API key."""
+    open_docs: bool = False
+    """Whether `/docs` and `/openapi.json` are served without an API key."""
+    allowed_hosts: Annotated[str, AfterValidator(hosts)] = ""
+    """Without API keys: hosts that requests may name in addition to local ones, separated by commas, without ports;
+    `*` for all."""
+    allowed_origins: Annotated[str, AfterValidator(origins)] = ""
+    """Without API keys: origins of pages of other sites that may send requests, such as `https://shop.example`,
+    separated by commas; `*` for all."""
+    trusted_proxies: Annotated[str, AfterValidator(networks)] = ""
+    """Addresses and networks of proxies, separated by commas, such as `127.0.0.1,10.0.0.0/8`. From them
+    `X-Forwarded-For` names the client in log lines, and `X-Forwarded-Proto` the scheme in traces."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
+    log_sample: float = Field(0.01, ge=0, le=1)
+    """Share of successful acts, feedback, views, health checks and scrapes that is logged, 0 to 1. The same share
+    of `/readyz` answers is logged while they repeat the answer before. All other requests and errors are logged."""
+    drain_seconds: float = Field(0, ge=0, le=1e9, allow_inf_nan=False)
+    """Time for which a service that is told to stop still serves while `/readyz` answers 503, so that load
+    balancers stop sending it requests."""
+    grace_seconds: Seconds = 20
+    """How long a stop waits for accepted requests."""
+    keep_alive_seconds: Seconds = 75
+    """How long an idle connection stays open. It must exceed the idle time of a load balancer."""
+    retry_after_seconds: Count = 1
+    """Value of `Retry-After` in a 503."""
+    dedupe_window_seconds: Count = 86_400
+    """How long event ids and idempotency keys are remembered."""
+    store_timeout_seconds: Seconds = 5
+    """Time limit of one call to the store."""
+    store_budget_seconds: Seconds = 3
+    """How long a commit is tried again before the answer is 503."""
+    store_connections: Count = 32
+    """Largest number of connections from one worker to the store, at least two. Most calls share one connection;
+    calls that wait for replicas, and large calls, each use a separate one. Up to 32 calls for each connection may
+    be under way."""
+    min_replicas: int = Field(0, ge=0, le=100)
+    """Number of Redis replicas that must have a commit before it is acknowledged; with fewer the answer is 503."""
+    cache_sessions: Count = 16_384
+    """Sessions that a worker keeps in memory, in 128 MiB at most."""
+    dashboard: bool = True
+    """Whether browsers get the dashboard at `/`; else the documentation."""
+    history: bool = True
+    """Whether the service keeps samples of each session, for `GET /v1/sessions/{id}/history`."""
+    max_queue: Count = 1000
+    """Largest number of requests of one session that wait in a worker."""
+    max_waiting: Count = 10_000
+    """Largest number of requests of all sessions that wait in a worker."""
+    max_acts: Count = 1000
+    """Largest `count` of one `acts` call."""
+    max_act_cells: Count = 1_000_000
+    """Largest product of acts and arms in one call; over points, of acts and squared dimension."""
+    max_events: Count = 10_000
+    """Largest number of events in one call."""
+    max_arms: Count = 100_000
+    """Largest number of arms of a session."""
+    max_arms_ever: Count | None = None
+    """Largest number of arms that a session may have had in its life, removed ones included; `None`: ten times what
+    it may have at once."""
+    max_arms_centred: Count = 10_000
+    """Largest number of arms of a Tsallis session."""
+    max_dim: Count = 1000
+    """Largest number of dimensions of a session over points."""
+    max_label_bytes: int = Field(128, ge=1, le=65_536)
+    """Longest arm label, in bytes of UTF-8."""
+    max_body_bytes: Count = 2_000_000
+    """Largest request body, in bytes."""
+    max_import_bytes: Count = 200_000_000
+    """Largest exported session, in bytes."""
+    body_timeout_seconds: Seconds = 10
+    """Time limit for the headers of a request to arrive, and again for its body."""
 
     def to_json(self) -> str:
         """Return all of it as JSON, secrets included, for a worker's ``Settings(**json.loads(text))``."""

@@ -66,7 +66,7 @@ def test_every_learner_has_its_section_over_arms_or_over_points():
 
 def test_the_settings_are_those_of_the_code():
     expected = [
-        row(f"`BANDIT_{name.upper()}`", f"`{field.default}`", field.description)
+        row(f"`BANDIT_{name.upper()}`", f"`{field.default}`", " ".join(field.description.split()))
         for name, field in Settings.model_fields.items()
     ]
 
