@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
@@ -124,7 +123,8 @@ log = logging.getLogger(__name__)
 class ProblemError(Described):
     """One wrong field."""
 
-    index: int | None = Field(description="Position of the event in its batch, from 0.")
+    index: int | None
+    """Position of the event in its batch, from 0."""
     field: str
     message: str
 

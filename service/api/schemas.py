@@ -54,11 +54,16 @@ class Settlement(Described):
 
     applied: int
     duplicates: int
-    removed: int | None = Field(None, description="Number of events of removed arms; left out if there are none.")
-    voided: int | None = Field(None, description="Number of cancelled decisions; left out if there are none.")
-    surplus: int | None = Field(None, description="Number of skipped events, with ``on_surplus=skip``.")
-    invalid: int | None = Field(None, description="Number of skipped events, with ``on_invalid=skip``.")
-    invalid_indexes: list[int] | None = Field(None, description="Their places in the batch, 1,000 at most.")
+    removed: int | None = None
+    """Number of events of removed arms; left out if there are none."""
+    voided: int | None = None
+    """Number of cancelled decisions; left out if there are none."""
+    surplus: int | None = None
+    """Number of skipped events, with ``on_surplus=skip``."""
+    invalid: int | None = None
+    """Number of skipped events, with ``on_invalid=skip``."""
+    invalid_indexes: list[int] | None = None
+    """Their places in the batch, 1,000 at most."""
     slot: int
     outstanding: int
 
@@ -98,11 +103,9 @@ class Acts(Eligibility):
 
     count: Annotated[Whole, Field(ge=1)]
     segment: Segment | None = None
-    distinct: Annotated[bool, NullIs(False)] = Field(
-        False,
-        description="Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same "
-        "learners as ``eligible``.",
-    )
+    distinct: Annotated[bool, NullIs(False)] = False
+    """Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same learners as
+    ``eligible``."""
 
 
 class Feedbacks(Posted):
@@ -114,11 +117,9 @@ class Feedbacks(Posted):
 class ChangeSession(Posted):
     """Fields to change. Each is replaced completely, null removes it; fields that are left out do not change."""
 
-    expiry: ExpirySpec | None = Field(
-        None,
-        description="Open decisions have the new window, counted from their act; if there was no window, from this "
-        "change. If the default is provisional, only ``after_seconds`` may change.",
-    )
+    expiry: ExpirySpec | None = None
+    """Open decisions have the new window, counted from their act; if there was no window, from this change. If the
+    default is provisional, only ``after_seconds`` may change."""
     idle_ttl_seconds: IdleTtl | None = None
     floor: Floor | None = None
 
@@ -129,28 +130,22 @@ LabelTexts = Annotated[list[LabelText], Field(fail_fast=True), NullIs([])]
 class ChangeArms(Posted):
     """Labels of arms to remove, to add, to resume and to pause, in this order."""
 
-    add: Annotated[list[Label], Field(fail_fast=True), NullIs([])] = Field(
-        [], description="Labels of new arms. Labels of present arms change nothing."
-    )
-    remove: LabelTexts = Field([], description="Labels of arms to remove. Unknown labels change nothing.")
-    pause: LabelTexts = Field(
-        [],
-        description="Labels of arms that are not drawn until they are resumed. They keep what they have learned, "
-        "and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
-    )
-    resume: LabelTexts = Field(
-        [], description="Labels of paused arms to draw again. Unknown labels change nothing."
-    )
+    add: Annotated[list[Label], Field(fail_fast=True), NullIs([])] = []
+    """Labels of new arms. Labels of present arms change nothing."""
+    remove: LabelTexts = []
+    """Labels of arms to remove. Unknown labels change nothing."""
+    pause: LabelTexts = []
+    """Labels of arms that are not drawn until they are resumed. They keep what they have learned, and go on
+    learning. For the same learners as ``eligible``. Unknown labels change nothing."""
+    resume: LabelTexts = []
+    """Labels of paused arms to draw again. Unknown labels change nothing."""
 
 
 class ReplaceArms(Posted):
     """All arms that the session has afterwards."""
 
-    arms: list[Label] = Field(
-        fail_fast=True,
-        min_length=1,
-        description="Labels. Missing arms are added, then arms with other labels are removed.",
-    )
+    arms: list[Label] = Field(fail_fast=True, min_length=1)
+    """Labels. Missing arms are added, then arms with other labels are removed."""
 
 
 # -- What is listed of one session: its arms, its segments, its decisions and its history.
@@ -163,14 +158,15 @@ class ArmRow(Described):
     label: str | None = None
     paused: bool
     probability: float
-    acts: int | None = Field(None, description="These counts cover all segments; left out if ``segment`` is given.")
+    acts: int | None = None
+    """These counts cover all segments; left out if ``segment`` is given."""
     outstanding: int | None = None
     feedbacks: int | None = None
     expired: int | None = None
-    mean_loss: float | None = Field(
-        None, description="Over applied events and decisions expired at their default; null before the first."
-    )
-    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    mean_loss: float | None = None
+    """Over applied events and decisions expired at their default; null before the first."""
+    mean_reward: float | None = None
+    """The same in a session with ``reward_range``."""
 
 
 class ArmPage(Described):
@@ -185,11 +181,12 @@ class SegmentRow(Described):
 
     segment: str
     slots: int
-    feedbacks: int = Field(description="Number of applied events.")
-    mean_loss: float | None = Field(
-        None, description="Over its applied events and decisions expired at their default; null before the first."
-    )
-    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    feedbacks: int
+    """Number of applied events."""
+    mean_loss: float | None = None
+    """Over its applied events and decisions expired at their default; null before the first."""
+    mean_reward: float | None = None
+    """The same in a session with ``reward_range``."""
     effective_arms: float
     last_act_at: str
 
@@ -208,12 +205,15 @@ class Decision(Described):
     slot: int | None = None
     arm: int | None = None
     probability: float | None = None
-    eligible: int | None = Field(None, description="Number of arms that could be drawn.")
+    eligible: int | None = None
+    """Number of arms that could be drawn."""
     label: str | None = None
     loss: float | None = None
-    reward: float | None = Field(None, description="In a session with ``reward_range``.")
+    reward: float | None = None
+    """In a session with ``reward_range``."""
     outcome: Literal["applied", "voided", "removed", "expired"] | None = None
-    count: int | None = Field(None, description="Number of decisions that expired together.")
+    count: int | None = None
+    """Number of decisions that expired together."""
     event_id: str | None = None
     segment: str | None = None
     added: list[str] | None = None
@@ -221,7 +221,8 @@ class Decision(Described):
     paused: list[str] | None = None
     resumed: list[str] | None = None
     changed: list[str] | None = None
-    at: str = Field(description="Time by the store's clock.")
+    at: str
+    """Time by the store's clock."""
 
 
 class DecisionPage(Described):
@@ -241,7 +242,8 @@ class ArmShare(Described):
 class HistorySample(Described):
     """A session at a moment."""
 
-    at: str = Field(description="Time by the store's clock.")
+    at: str
+    """Time by the store's clock."""
     slot: int
     feedbacks: int
     outstanding: int
@@ -249,18 +251,25 @@ class HistorySample(Described):
     removed: int
     voided: int
     total_delay: int
-    counted: int = Field(description="Number of losses in the mean: applied events and defaults, so far.")
-    mean_loss: float | None = Field(None, description="Null before the first.")
-    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
-    effective_arms: float | None = Field(None, description="Left out over points.")
-    arms: list[ArmShare] | None = Field(None, description="The ten most probable arms; left out over points.")
-    x: list[float] | None = Field(None, description="Over points, the first ten coordinates of the point.")
+    counted: int
+    """Number of losses in the mean: applied events and defaults, so far."""
+    mean_loss: float | None = None
+    """Null before the first."""
+    mean_reward: float | None = None
+    """The same in a session with ``reward_range``."""
+    effective_arms: float | None = None
+    """Left out over points."""
+    arms: list[ArmShare] | None = None
+    """The ten most probable arms; left out over points."""
+    x: list[float] | None = None
+    """Over points, the first ten coordinates of the point."""
 
 
 class History(Described):
     """How a session developed."""
 
-    period_seconds: float = Field(description="Time between the latest samples; older ones are further apart.")
+    period_seconds: float
+    """Time between the latest samples; older ones are further apart."""
     samples: list[HistorySample]
 
 
@@ -278,40 +287,48 @@ class SessionSummary(Described):
     """A session without its distribution."""
 
     session_id: str
-    learner: dict[str, Any] = Field(description="Kind, rates, and all parameters with the values in force.")
-    loss_range: list[float] | None = Field(None, description="Best and worst loss.")
-    reward_range: list[float] | None = Field(
-        None, description="Worst and best reward, in a session of rewards; it has no ``loss_range``."
-    )
+    learner: dict[str, Any]
+    """Kind, rates, and all parameters with the values in force."""
+    loss_range: list[float] | None = None
+    """Best and worst loss."""
+    reward_range: list[float] | None = None
+    """Worst and best reward, in a session of rewards; it has no ``loss_range``."""
     normalize_losses: bool
     idle_ttl_seconds: float | None
     expiry: dict[str, Any] | None
-    floor: float = Field(description="Share of the draws that is uniform over the arms that may be drawn.")
-    decision_log: dict[str, Any] | None = Field(None, description="Left out if the session keeps no log.")
-    segments: int | None = Field(
-        None, description="Number of segments that are kept; left out if the session has none."
-    )
-    slot: int = Field(description="Number of acts.")
-    feedbacks: int = Field(description="Number of applied events.")
-    outstanding: int = Field(description="Number of acts without feedback so far.")
-    expired: int = Field(description="Number of acts that expired without feedback.")
-    removed: int = Field(description="Number of acts that were outstanding when their arm was removed.")
-    voided: int = Field(
-        description="Number of cancelled acts. slot = feedbacks + expired + removed + voided + outstanding."
-    )
-    total_delay: int = Field(description="Sum of delays over closed slots.")
-    mean_loss: float | None = Field(
-        None,
-        description="Mean over applied events and decisions expired at their default, in the unit that is posted; "
-        "null before the first. Over points it is the mean of f(x).",
-    )
-    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
-    last_act_at: str | None = Field(description="null before the first act.")
-    last_event_at: str | None = Field(description="null before the first event that settled a decision.")
-    effective_arms: float | None = Field(
-        None, description="exp of the entropy of ``probabilities``: n for n equally likely arms. Not for points."
-    )
-    hints: list[Hint] = Field(description="Why the session may not learn.")
+    floor: float
+    """Share of the draws that is uniform over the arms that may be drawn."""
+    decision_log: dict[str, Any] | None = None
+    """Left out if the session keeps no log."""
+    segments: int | None = None
+    """Number of segments that are kept; left out if the session has none."""
+    slot: int
+    """Number of acts."""
+    feedbacks: int
+    """Number of applied events."""
+    outstanding: int
+    """Number of acts without feedback so far."""
+    expired: int
+    """Number of acts that expired without feedback."""
+    removed: int
+    """Number of acts that were outstanding when their arm was removed."""
+    voided: int
+    """Number of cancelled acts. slot = feedbacks + expired + removed + voided + outstanding."""
+    total_delay: int
+    """Sum of delays over closed slots."""
+    mean_loss: float | None = None
+    """Mean over applied events and decisions expired at their default, in the unit that is posted; null before the
+    first. Over points it is the mean of f(x)."""
+    mean_reward: float | None = None
+    """The same in a session with ``reward_range``."""
+    last_act_at: str | None
+    """null before the first act."""
+    last_event_at: str | None
+    """null before the first event that settled a decision."""
+    effective_arms: float | None = None
+    """exp of the entropy of ``probabilities``: n for n equally likely arms. Not for points."""
+    hints: list[Hint]
+    """Why the session may not learn."""
     version: str
     created_at: str
     expires_at: str | None
@@ -320,13 +337,13 @@ class SessionSummary(Described):
 class SessionView(SessionSummary):
     """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
 
-    segment: str | None = Field(
-        None,
-        description="The segment of the query: ``slots``, ``feedbacks``, the mean, ``probabilities``, "
-        "``effective_arms`` and ``last_act_at`` are those of this segment.",
-    )
-    slots: int | None = Field(None, description="Number of acts of the segment of the query.")
-    paused: list[str] | None = Field(None, description="Labels of paused arms; left out over points.")
+    segment: str | None = None
+    """The segment of the query: ``slots``, ``feedbacks``, the mean, ``probabilities``, ``effective_arms`` and
+    ``last_act_at`` are those of this segment."""
+    slots: int | None = None
+    """Number of acts of the segment of the query."""
+    paused: list[str] | None = None
+    """Labels of paused arms; left out over points."""
     probabilities: list[float] | None = None
     x: list[float] | None = None
 
@@ -345,12 +362,14 @@ class SessionList(Described):
     next_cursor: str | None
 
 
-class KeyView(BaseModel):
+class KeyView(Described):
     """What an API key may do."""
 
-    name: str | None = Field(None, description="Null if the service has no API keys.")
+    name: str | None = None
+    """Null if the service has no API keys."""
     role: Literal["reader", "client", "admin"] = "admin"
-    session_prefix: str = Field("", description="Prefix of the ids of the sessions that the key may use.")
+    session_prefix: str = ""
+    """Prefix of the ids of the sessions that the key may use."""
 
 
 # -- A session as it moves to another service.
@@ -362,22 +381,26 @@ LAST_SECOND = 253_402_300_799
 class Part(Posted):
     """Part of some bytes."""
 
-    part: str = Field(description="In base64.")
+    part: str
+    """In base64."""
 
 
 class ExportedSession(Posted):
     """A whole session, as of one version."""
 
-    format: int = Field(ge=1, description="Version of the format of this document.")
+    format: int = Field(ge=1)
+    """Version of the format of this document."""
     session_id: str = Field(pattern=SESSION_ID_PATTERN)
     version: str
-    created_at: float = Field(ge=0, le=LAST_SECOND, description="Unix seconds.")
-    specification: dict[str, Any] = Field(
-        description="The fields that the session was created with, the seed included."
-    )
+    created_at: float = Field(ge=0, le=LAST_SECOND)
+    """Unix seconds."""
+    specification: dict[str, Any]
+    """The fields that the session was created with, the seed included."""
     state: list[Part]
     records: list[Part]
     counts: list[Part]
     event_ids: list[Part]
-    segments: list[Part] = Field([], description="Left out if the session has none.")
-    sha256: str = Field(description="Of the rest as JSON with sorted keys, without spaces, in ASCII.")
+    segments: list[Part] = []
+    """Left out if the session has none."""
+    sha256: str
+    """Of the rest as JSON with sorted keys, without spaces, in ASCII."""

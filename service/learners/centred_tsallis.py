@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from .base import FloatArray, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
 from .maths import add_arms, remove_arms, spread, with_floor
@@ -39,9 +38,8 @@ class CentredTsallisSpec(ArmsSpec):
     takes_segments: ClassVar = True
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
-    tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes."), NullIs(False)] = (
-        False
-    )
+    tracking: Annotated[bool, NullIs(False)] = False
+    """Explore more, for a best arm that changes."""
 
     def build(self) -> CentredTsallis:
         return CentredTsallis(self.arm_count, tracking=self.tracking)

@@ -47,10 +47,8 @@ class FixedSpec(ArmsSpec):
     """Fixed probabilities: takes losses and learns nothing. For the control group of a learner."""
 
     kind: Literal["fixed"] = "fixed"
-    probabilities: Annotated[
-        Probabilities | None,
-        Field(description="Of every arm, by label or in the order of the arms; they sum to 1. Null: all alike."),
-    ] = None
+    probabilities: Probabilities | None = None
+    """Of every arm, by label or in the order of the arms; they sum to 1. Null: all alike."""
 
     @model_validator(mode="after")
     def _one_probability_for_each_arm(self) -> FixedSpec:

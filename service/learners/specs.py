@@ -278,7 +278,8 @@ class BallSpec(SetSpec):
     """All points within ``radius`` of ``center``."""
 
     kind: Literal["ball"] = "ball"
-    radius: Annotated[Size, Field(description="Radius of the ball.")]
+    radius: Size
+    """Radius of the ball."""
     center: (
         Annotated[list[Coordinate], Field(fail_fast=True, description="Center (default: the origin).")] | None
     ) = None
@@ -308,12 +309,10 @@ class BoxSpec(SetSpec):
     """All points between ``lower`` and ``upper``, coordinate by coordinate."""
 
     kind: Literal["box"] = "box"
-    lower: Annotated[
-        list[Coordinate], Field(fail_fast=True, min_length=1, description="Smallest value of each coordinate.")
-    ]
-    upper: Annotated[
-        list[Coordinate], Field(fail_fast=True, min_length=1, description="Largest value of each coordinate.")
-    ]
+    lower: Annotated[list[Coordinate], Field(fail_fast=True, min_length=1)]
+    """Smallest value of each coordinate."""
+    upper: Annotated[list[Coordinate], Field(fail_fast=True, min_length=1)]
+    """Largest value of each coordinate."""
 
     @model_validator(mode="after")
     def _lower_below_upper(self) -> BoxSpec:
@@ -348,7 +347,8 @@ class SimplexSpec(SetSpec):
     """All points with no negative coordinate and a sum of at most ``total``."""
 
     kind: Literal["simplex"] = "simplex"
-    total: Annotated[Size, Field(description="Largest sum of the coordinates."), NullIs(1.0)] = 1.0
+    total: Annotated[Size, NullIs(1.0)] = 1.0
+    """Largest sum of the coordinates."""
 
     def inradius(self, dim: int) -> float:
         return self.total / (dim + math.sqrt(dim))
@@ -369,8 +369,10 @@ FEASIBLE_SETS = frozenset(spec.model_fields["kind"].default for spec in (BallSpe
 class PointsSpec(Spec):
     """A learner over the points of a convex set."""
 
-    dim: Annotated[Whole, Field(ge=1, le=MAX_COUNT, description="Number of coordinates of a point.")]
-    feasible_set: Annotated[FeasibleSetSpec, Field(description="Where points and query points must lie.")]
+    dim: Annotated[Whole, Field(ge=1, le=MAX_COUNT)]
+    """Number of coordinates of a point."""
+    feasible_set: FeasibleSetSpec
+    """Where points and query points must lie."""
 
     @model_validator(mode="after")
     def _set_fits_dim(self) -> PointsSpec:

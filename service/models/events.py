@@ -53,14 +53,8 @@ Segment = Annotated[
 class SegmentsSpec(Posted):
     """Acts and events name segments. The session learns for each, and shares what the segments have in common."""
 
-    max: Annotated[
-        Whole,
-        Field(
-            ge=1,
-            le=MAX_SEGMENTS,
-            description="Segments kept at most: with one more, the one played least recently is dropped.",
-        ),
-    ]
+    max: Annotated[Whole, Field(ge=1, le=MAX_SEGMENTS)]
+    """Segments kept at most: with one more, the one played least recently is dropped."""
 
 
 # -- Which arms an act may draw, as clients name them.
@@ -117,20 +111,12 @@ _Some = Annotated[list[Any], Field(min_length=1, max_length=MAX_NAMES), AfterVal
 class Eligibility(Posted):
     """The arms that may be drawn."""
 
-    eligible: Annotated[
-        _Some | None,
-        WithJsonSchema(_schema(1)),
-        Field(
-            description="Only these arms may be drawn: labels or indexes, one kind in a list. Names of arms that "
-            "are removed, paused or unknown are skipped. The draw's probabilities are the learner's own for these "
-            "arms. Some learners do not define them, and refuse it."
-        ),
-    ] = None
-    exclude: Annotated[
-        _OneKind | None,
-        WithJsonSchema(_schema(0)),
-        Field(description="These arms may not be drawn; instead of ``eligible``."),
-    ] = None
+    eligible: Annotated[_Some | None, WithJsonSchema(_schema(1))] = None
+    """Only these arms may be drawn: labels or indexes, one kind in a list. Names of arms that are removed, paused
+    or unknown are skipped. The draw's probabilities are the learner's own for these arms. Some learners do not
+    define them, and refuse it."""
+    exclude: Annotated[_OneKind | None, WithJsonSchema(_schema(0))] = None
+    """These arms may not be drawn; instead of ``eligible``."""
 
     @model_validator(mode="after")
     def _one_way_to_name_arms(self) -> Eligibility:
@@ -204,12 +190,12 @@ VOID = "null: the decision was never shown, and the session learns nothing from 
 class OneArmEvent(_Event):
     """What became of a decision for one arm."""
 
-    arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT, description="Index of the arm, from 0.")] = None
-    label: Annotated[LabelText | None, Field(description="Label of the arm, instead of ``arm``.")] = None
-    slot: Annotated[
-        Whole | None,
-        Field(ge=1, le=MAX_COUNT, description="Slot of the decision; required by learners that need it."),
-    ] = None
+    arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
+    """Index of the arm, from 0."""
+    label: LabelText | None = None
+    """Label of the arm, instead of ``arm``."""
+    slot: Annotated[Whole | None, Field(ge=1, le=MAX_COUNT)] = None
+    """Slot of the decision; required by learners that need it."""
 
     segment: Segment | None = None
 

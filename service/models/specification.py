@@ -26,32 +26,15 @@ MAX_LOG_ENTRIES = 10_000_000
 class ExpirySpec(Posted):
     """When a decision without feedback expires, and the loss that it is settled at."""
 
-    after_seconds: Annotated[
-        float,
-        Field(
-            ge=0.1,
-            le=TEN_YEARS,
-            description="Time from act to expiry. A decision may expire later, by up to 1/64 of this time.",
-        ),
-    ]
-    default_loss: Annotated[
-        float | None,
-        Field(
-            allow_inf_nan=False,
-            description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
-        ),
-    ] = None
-    default_reward: Annotated[
-        float | None,
-        Field(allow_inf_nan=False, description="The same in a session with ``reward_range``, in its unit."),
-    ] = None
-    provisional: Annotated[
-        bool | None,
-        Field(
-            description="Whether every act counts as the default loss at once, and an event within the time "
-            "corrects it. Default: true for ``multiscale_tsallis`` with a default loss, else false."
-        ),
-    ] = None
+    after_seconds: Annotated[float, Field(ge=0.1, le=TEN_YEARS)]
+    """Time from act to expiry. A decision may expire later, by up to 1/64 of this time."""
+    default_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    """Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned."""
+    default_reward: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    """The same in a session with ``reward_range``, in its unit."""
+    provisional: bool | None = None
+    """Whether every act counts as the default loss at once, and an event within the time corrects it. Default: true
+    for ``multiscale_tsallis`` with a default loss, else false."""
 
     def default(self, word: Word) -> float | None:
         """Return the default that is given by this word."""
@@ -68,22 +51,18 @@ class InitialArmSpec(Posted):
 
     arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
     label: LabelText | None = None
-    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS, description="Number of acts in the mean.")]
+    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS)]
+    """Number of acts in the mean."""
     mean_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
-    mean_reward: Annotated[float | None, Field(allow_inf_nan=False, description="With ``reward_range``.")] = None
+    mean_reward: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    """With ``reward_range``."""
 
 
 class DecisionLogSpec(Posted):
     """A log of every decision and event, kept with the session."""
 
-    max_entries: Annotated[
-        Whole,
-        Field(
-            ge=1,
-            le=MAX_LOG_ENTRIES,
-            description="Number of entries that are kept, and at most a hundred more; the oldest are dropped.",
-        ),
-    ]
+    max_entries: Annotated[Whole, Field(ge=1, le=MAX_LOG_ENTRIES)]
+    """Number of entries that are kept, and at most a hundred more; the oldest are dropped."""
 
 
 IdleTtl = Annotated[
@@ -117,59 +96,25 @@ class Specification(Posted):
     """A session's learner and how its losses are read."""
 
     learner: LearnerSpec
-    loss_range: Annotated[
-        list[Finite],
-        Field(
-            min_length=2,
-            max_length=2,
-            description="Best and worst loss of an arm: two different numbers, in either order. Learners over "
-            "points accept any finite losses and ignore it.",
-        ),
-        NullIs([0.0, 1.0]),
-    ] = [0.0, 1.0]
-    reward_range: Annotated[
-        list[Finite] | None,
-        Field(
-            min_length=2,
-            max_length=2,
-            description="Worst and best reward of an arm, instead of ``loss_range``: events then carry ``reward``.",
-        ),
-    ] = None
-    normalize_losses: Annotated[
-        bool,
-        Field(description="Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."),
-        NullIs(True),
-    ] = True
-    seed: Annotated[
-        Whole | None,
-        Field(
-            ge=0,
-            lt=2**63,
-            description="Seed of the draws. Keep it secret; without one the service draws 128 random bits.",
-        ),
-    ] = None
+    loss_range: Annotated[list[Finite], Field(min_length=2, max_length=2), NullIs([0.0, 1.0])] = [0.0, 1.0]
+    """Best and worst loss of an arm: two different numbers, in either order. Learners over points accept any finite
+    losses and ignore it."""
+    reward_range: Annotated[list[Finite] | None, Field(min_length=2, max_length=2)] = None
+    """Worst and best reward of an arm, instead of ``loss_range``: events then carry ``reward``."""
+    normalize_losses: Annotated[bool, NullIs(True)] = True
+    """Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."""
+    seed: Annotated[Whole | None, Field(ge=0, lt=2**63)] = None
+    """Seed of the draws. Keep it secret; without one the service draws 128 random bits."""
     idle_ttl_seconds: IdleTtl | None = None
-    expiry: Annotated[
-        ExpirySpec | None,
-        Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
-    ] = None
+    expiry: ExpirySpec | None = None
+    """Settles decisions without feedback after a time; null: they stay outstanding."""
     floor: Annotated[Floor, NullIs(0.0)] = 0.0
-    initial: Annotated[
-        list[InitialArmSpec] | None,
-        Field(
-            min_length=1,
-            fail_fast=True,
-            description="Means of arms to begin with, for the Tsallis learners. The counts of the view do not "
-            "include them.",
-        ),
-    ] = None
-    decision_log: Annotated[
-        DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")
-    ] = None
-    segments: Annotated[
-        SegmentsSpec | None,
-        Field(description="Acts and events name segments, for ``multiscale_tsallis`` and ``centred_tsallis``."),
-    ] = None
+    initial: Annotated[list[InitialArmSpec] | None, Field(min_length=1, fail_fast=True)] = None
+    """Means of arms to begin with, for the Tsallis learners. The counts of the view do not include them."""
+    decision_log: DecisionLogSpec | None = None
+    """Keeps a log of decisions and events; null: none is kept."""
+    segments: SegmentsSpec | None = None
+    """Acts and events name segments, for ``multiscale_tsallis`` and ``centred_tsallis``."""
 
     @model_validator(mode="after")
     def _fields_go_together(self) -> Specification:
