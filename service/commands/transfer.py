@@ -6,16 +6,16 @@ A file holds a session's document; its bytes stay as the service wrote them.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
-from ..client import ApiError, BadAnswerError, ConflictError, NoAnswerError, PermissionDeniedError
-from ..client.calls import api_error
+from ..client import ApiError, ConflictError, NoAnswerError, PermissionDeniedError
+from ..client.calls import answer_of
 from .run import Command, CommandError, Screen, add_service_flags, client_of, http_client
 
 SUFFIX = ".session.json"
@@ -59,8 +59,7 @@ def _export_to(http: httpx.Client, session_id: str, target: Path) -> None:
     begun = target.with_suffix(".part")
     with http.stream("GET", f"/v1/sessions/{session_id}/export") as response:
         if not response.is_success:
-            response.read()
-            raise _refusal(response)
+            _answer(response)  # Which raises.
         with begun.open("wb") as file:
             for part in response.iter_bytes():
                 file.write(part)
@@ -88,13 +87,11 @@ def _import(options: argparse.Namespace, screen: Screen) -> int:
     with screen.progress(len(files), "imported") as advance, _service_at(options.url) as http:
         for file in files:
             response = http.post("/v1/sessions/import", content=file.read_bytes(), headers=headers)
-            if response.is_success:
-                done.append(response.json()["session_id"])
-            elif not isinstance(error := _refusal(response), ConflictError):
-                raise error
-            elif not options.skip_present:
-                raise CommandError(f"{file}: {error}; {len(done)} were imported before it") from error
-            else:
+            try:
+                done.append(_answer(response)["session_id"])
+            except ConflictError as error:
+                if not options.skip_present:
+                    raise CommandError(f"{file}: {error}; {len(done)} were imported before it") from error
                 skipped.append(file.name.removesuffix(SUFFIX))
             advance()
     text = f"{len(done)} sessions imported" + (f", {len(skipped)} were there" if skipped else "")
@@ -111,12 +108,8 @@ def _service_at(url: str) -> Iterator[httpx.Client]:
         raise NoAnswerError(f"{url}: {type(error).__name__}: {error}") from error
 
 
-def _refusal(response: httpx.Response) -> Exception:
-    try:
-        problem = json.loads(response.content)
-    except ValueError:
-        return BadAnswerError(f"{response.url}: status {response.status_code} without a reason")
-    return api_error(response.status_code, problem, response.headers.get("X-Request-Id"))
+def _answer(response: httpx.Response) -> Any:
+    return answer_of(str(response.url), response.status_code, response.headers, response.read())
 
 
 EXPORT = Command(

@@ -26,7 +26,7 @@ DAMAGED = "the append-only file is damaged: copy the whole folder first, then re
 _CHUNK = 1 << 16
 
 
-class ServerProcess:
+class ServerProcess(subprocess.Popen[bytes]):
     """Starts a server and speaks with it.
 
     Parameters
@@ -60,7 +60,7 @@ class ServerProcess:
         flags = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
         child = str(Path(__file__).with_name("embedded_child.py"))
         with self._log.open("ab") as log:
-            self._popen = subprocess.Popen(  # noqa: S603 - our own program and arguments
+            super().__init__(
                 [sys.executable, "-I", "-S", child, str(os.getpid()), str(program), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -68,15 +68,6 @@ class ServerProcess:
                 pass_fds=(lock,),
                 start_new_session=True,  # Ctrl-C reaches the service only, which stops the server last
             )
-
-    @property
-    def pid(self) -> int:
-        """The server's process id."""
-        return self._popen.pid
-
-    def poll(self) -> int | None:
-        """Return the exit code if the server has ended, else None."""
-        return self._popen.poll()
 
     def await_answer(self, until: float) -> None:
         """Wait until the server serves; one that is still loading its data then counts as serving.
@@ -122,28 +113,14 @@ class ServerProcess:
         advice = [] if len(said) == len(lines[-5:]) else [DAMAGED]
         return "".join(f"\n  {line}" for line in [f"from {self._log}:", *said, *advice])
 
-    def terminate(self, timeout: float) -> None:
-        """Send SIGTERM and wait until the server has written its data and ended.
-
-        Parameters
-        ----------
-        timeout : seconds
-
-        Raises
-        ------
-        subprocess.TimeoutExpired
-            if it goes on.
-        """
-        self._popen.terminate()
-        self._popen.wait(timeout)
-
     def stop(self, timeout: float) -> None:
         """Let the server write its data and end; kill it after ``timeout`` seconds."""
         try:
-            self.terminate(timeout)
+            self.terminate()
+            self.wait(timeout)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
+            self.kill()
+            self.wait()
 
 
 # -- The embedded store: a Valkey or Redis server as a child process of the service.
@@ -293,7 +270,8 @@ class EmbeddedServer:
         wait_while(lambda: process.ask().startswith(b"-LOADING"))
         process.ask(b"CONFIG SET appendonly yes")
         wait_while(lambda: not written <= {*process.ask(b"INFO persistence").splitlines()})
-        process.terminate(timeout)
+        process.terminate()
+        process.wait(timeout)
         if data_files.has_lone_snapshot(self.folder):
             raise EmbeddedStoreError(f"{NOT_LOADED}{process.last_words()}")
         (self.folder / data_files.SNAPSHOT).rename(self.folder / data_files.LOADED)

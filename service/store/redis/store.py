@@ -8,25 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 from ...errors import StoreUnavailableError
-from ..base import (
-    DIGEST_BYTES,
-    Commit,
-    Committed,
-    Conflict,
-    Counts,
-    KeysApartError,
-    Known,
-    Log,
-    LogEntry,
-    NewSession,
-    NotFound,
-    Outcome,
-    PackedRecords,
-    ReadSegments,
-    Snapshot,
-    StoreOptions,
-    WholeSession,
-)
+from .. import base
+from ..base import Commit, NewSession, Snapshot, StoreOptions, WholeSession
 from . import scripts
 from .client import client_of
 from .listing import Listing
@@ -39,7 +22,7 @@ SHARDS = 16
 """Number of keys over which the reminders are spread."""
 KEPT_MS = 24 * 3600 * 1000
 """Milliseconds after its due time at which a reminder that no worker has handled is deleted."""
-COMMITTED = Committed()
+COMMITTED = base.Committed()
 RECORDS_AT_ONCE = 500
 """Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
 NAMES_MS = 60_000
@@ -70,7 +53,7 @@ class RedisStore:
     async def create(self, session: NewSession) -> Snapshot:
         try:
             return await self._create(session, self._listing.index_beside)
-        except KeysApartError:  # The URL is that of one server, which belongs to a cluster.
+        except base.KeysApartError:  # The URL is that of one server, which belongs to a cluster.
             self._listing.index_beside = ()
             return await self._create(session, ())
 
@@ -96,7 +79,7 @@ class RedisStore:
         answer: bytes | None = reply[1]
         return answer
 
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit: Commit) -> base.Outcome:
         client, session_id, written = self._client, commit.session_id, commit.written
         plain = scripts.plain_call(commit, client.left.get(session_id), self._keys, self.now())
         if plain is not None and await client.run_plain(*plain[:2]):
@@ -109,39 +92,43 @@ class RedisStore:
             _, later, listed, expires_at = reply
             if written is not None and later is None:
                 client.leave(session_id, written.version, listed, expires_at is not None)
-            return Committed(None if later is None else scripts.snapshot(later))
+            return base.Committed(None if later is None else scripts.snapshot(later))
         if outcome == b"CONFLICT":
-            return Conflict(scripts.snapshot(reply[1]))
+            return base.Conflict(scripts.snapshot(reply[1]))
         if outcome == b"NOT_FOUND":
-            return NotFound()
+            return base.NotFound()
         # KNOWN: fields of the event ids, one behind the other, then field and answer of each idempotency key.
         events, *items = reply[1]
-        width = len(EVENT) + DIGEST_BYTES
+        width = len(EVENT) + base.DIGEST_BYTES
         duplicates = frozenset(events[at + len(EVENT) : at + width] for at in range(0, len(events), width))
-        return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
+        return base.Known(
+            duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)}
+        )
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         (_, *keys), cursor = self._keys.of(session_id, scripts.RECORDS_KEY), b"0"
-        records = PackedRecords()
+        records = base.PackedRecords()
         while True:
             _, cursor, items = await self._run(scripts.RECORDS, keys, (cursor, RECORDS_AT_ONCE))
             records.add(items[::2], items[1::2])
             if cursor == b"0":
                 return records
 
-    async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> base.Counts | None:
         keys = self._keys.of(session_id)
         reply = await self._run(scripts.COUNTS, keys, arms)
         return scripts.read_counts(reply[1]) if reply[0] == b"OK" else None
 
-    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+    async def read_segments(
+        self, session_id: str, names: Sequence[bytes], oldest: int = 0
+    ) -> base.ReadSegments | None:
         keys = self._keys.of(session_id, scripts.SEGMENTS_KEY, scripts.PLAYED_KEY)
         reply = await self._run(scripts.SEGMENTS, keys, (oldest, len(names), *names))
         if reply[0] != b"OK":
             return None
         version, records, played = reply[1]
         pairs = zip(played[1::2], played[::2], strict=True)
-        return ReadSegments(
+        return base.ReadSegments(
             scripts.text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs]
         )
 
@@ -155,13 +142,15 @@ class RedisStore:
         found: Sequence[bytes] = names
         return found
 
-    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> base.Log | None:
         keys = self._keys.of(session_id, scripts.LOG_KEY)
         reply = await self._run(scripts.LOG, keys, (f"({after}" if after else "-", limit))
         if reply[0] != b"OK":
             return None
         about, entries = reply[1]
-        return Log(about or b"", [LogEntry(scripts.text(position), fields[-1]) for position, fields in entries])
+        return base.Log(
+            about or b"", [base.LogEntry(scripts.text(position), fields[-1]) for position, fields in entries]
+        )
 
     async def delete(self, session_id: str) -> bool:
         _, names, _ = self._keys.of(session_id, scripts.NAMES_KEY)
