@@ -442,8 +442,13 @@ class SlotLearner(ArmLearner[S]):
     """A learner over arms that needs a record of each open slot together with the slot's loss."""
 
     information: ClassVar = Information.SLOT
-    max_open_slots: int
-    """Open slots kept; with one more, the oldest is dropped."""
+
+    def __init__(
+        self, n_arms: int, max_open_slots: int, learning_rate: float = 0.0, mode: RateMode = RateMode.ANYTIME
+    ) -> None:
+        super().__init__(n_arms, learning_rate, mode)
+        self.max_open_slots = max_open_slots
+        """Open slots kept; with one more, the oldest is dropped."""
 
     @abstractmethod
     def record(self, state: S, arm: Any) -> Record:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from . import maths
-from .base import FloatArray, IntArray, RateMode, Record, Rows, Slot, SlotLearner, at
+from .base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
 from .exp3 import MaxOpenSlots
 from .maths import exp3_rate, lowered, probabilities
 from .specs import ArmsSpec, MaxDelay, OneRateSpec, RateFields
@@ -45,7 +45,7 @@ class BoldSpec(ArmsSpec, OneRateSpec):
         return exp3_rate(self.arm_count, horizon / max(1, self.max_delay or 0), scale)
 
     def build(self) -> Bold:
-        return Bold(self.arm_count, self.rate(), self.mode, self.pool_size)
+        return Bold(self.arm_count, self.pool_size, self.rate(), self.mode)
 
 
 class State(NamedTuple):
@@ -64,10 +64,6 @@ class Bold(SlotLearner[State]):
     """A slot uses the free instance of lowest index, or a new one; at most as many as open slots are kept."""
 
     state_type: ClassVar = State
-
-    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, max_open_slots: int) -> None:
-        super().__init__(n_arms, learning_rate, mode)
-        self.max_open_slots = max_open_slots
 
     def start(self) -> State:
         uniform = np.full(self.n_arms, 1 / self.n_arms)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import ArmLearner, FloatArray, IntArray, RateMode, Record, Slot, SlotLearner, at
+from .base import ArmLearner, FloatArray, IntArray, Record, Slot, SlotLearner, at
 from .maths import exp3_rate, joined, lowered, probabilities, with_floor, without
 from .ogd import Ogd
 from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, PointsSpec, RateFields, TotalDelay, Whole
@@ -81,17 +81,13 @@ class Exp3Spec(ArmsSpec, OneRateSpec):
         return exp3_rate(self.arm_count, horizon, scale)
 
     def build(self) -> Exp3:
-        return Exp3(self.arm_count, self.rate(), self.mode, self.max_open_slots)
+        return Exp3(self.arm_count, self.max_open_slots, self.rate(), self.mode)
 
 
 class Exp3(WeightsLearner, SlotLearner[State]):
     """A loss of slot s is divided by p_s(arm), which the slot's record keeps."""
 
     takes_eligible: ClassVar = True
-
-    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, max_open_slots: int) -> None:
-        super().__init__(n_arms, learning_rate, mode)
-        self.max_open_slots = max_open_slots
 
     def record(self, state: State, arm: Any) -> Record:
         """Return p_s(arm)."""

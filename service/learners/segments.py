@@ -8,6 +8,7 @@ common belongs to a site and not to a segment: one mixture learns it from all of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -134,32 +135,32 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
     """
     events = shared.events + 1
     mean = shared.mean + (loss - shared.mean) / events
-    shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
-    if not shared.events_at_open:
-        return shared
     square = (loss - shared.shift) ** 2
-    largest = max(shared.variance_max, square)
-    return shared._replace(variance_sum=shared.variance_sum + square, variance_max=largest)
+    return _moved(shared, sums, events, mean, shared.variance_sum + square, square)
 
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
     """Return what is shared with ``loss`` in place of ``default`` in mean and V, and these sums; M only grows."""
-    shared = shared._replace(mixture_sums=sums, mean=shared.mean + (loss - default) / max(shared.events, 1))
-    if not shared.events_at_open:
-        return shared
-    square = (loss - shared.shift) ** 2
+    mean, square = shared.mean + (loss - default) / max(shared.events, 1), (loss - shared.shift) ** 2
     spread = max(shared.variance_sum + (square - (default - shared.shift) ** 2), 0.0)
-    return shared._replace(variance_sum=spread, variance_max=max(shared.variance_max, square))
+    return _moved(shared, sums, shared.events, mean, spread, square)
 
 
 def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
     """Return what is shared with one ``default`` less in n, mean and V, and with these sums of the mixture."""
     events = max(shared.events - 1, 0)
     mean = shared.mean - (default - shared.mean) / events if events else 0.0
-    shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
-    if not shared.events_at_open:
-        return shared
-    return shared._replace(variance_sum=max(shared.variance_sum - (default - shared.shift) ** 2, 0.0))
+    spread = max(shared.variance_sum - (default - shared.shift) ** 2, 0.0)
+    return _moved(shared, sums, events, mean, spread)
+
+
+def _moved(
+    shared: Shared, sums: FixedArray, events: int, mean: float, spread: float, square: float = 0.0
+) -> Shared:
+    """Return what is shared with other sums, n and mean, and V and M if a mean was known when the slot opened."""
+    if shared.events_at_open:
+        shared = shared._replace(variance_sum=spread, variance_max=max(shared.variance_max, square))
+    return shared._replace(mixture_sums=sums, events=events, mean=mean)
 
 
 def given_up(segment: Segment, count: int) -> Segment:
@@ -169,13 +170,7 @@ def given_up(segment: Segment, count: int) -> Segment:
 
 def with_fewer(segment: Segment, positions: Any) -> Segment:
     """Return a segment without some arms, not all of them; the positions ascend."""
-    drawn = remove_arms(segment.drawn, positions)
-    return segment._replace(
-        sums=np.delete(segment.sums, positions),
-        pool=remove_arms(segment.pool, positions),
-        drawn=drawn,
-        full=drawn if segment.full is segment.drawn else remove_arms(segment.full, positions),
-    )
+    return _changed(segment, np.delete(segment.sums, positions), lambda p: remove_arms(p, positions))
 
 
 def with_more(segment: Segment, count: int) -> Segment:
@@ -183,13 +178,13 @@ def with_more(segment: Segment, count: int) -> Segment:
 
     The sums of a new arm are 0; its share of pool and distributions is 1/n of n arms in all.
     """
-    drawn = add_arms(segment.drawn, count)
-    return segment._replace(
-        sums=np.concatenate([segment.sums, np.zeros(count)]),
-        pool=add_arms(segment.pool, count),
-        drawn=drawn,
-        full=drawn if segment.full is segment.drawn else add_arms(segment.full, count),
-    )
+    return _changed(segment, np.concatenate([segment.sums, np.zeros(count)]), lambda p: add_arms(p, count))
+
+
+def _changed(segment: Segment, sums: FloatArray, changed: Callable[[FloatArray], FloatArray]) -> Segment:
+    drawn = changed(segment.drawn)
+    full = drawn if segment.full is segment.drawn else changed(segment.full)
+    return segment._replace(sums=sums, pool=changed(segment.pool), drawn=drawn, full=full)
 
 
 # -- The distributions that a segment mixes, and the mixture's over them: solved for when a slot opens.

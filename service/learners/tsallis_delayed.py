@@ -112,10 +112,6 @@ class TsallisDelayed(SlotLearner[State]):
 
     state_type: ClassVar = State
 
-    def __init__(self, n_arms: int, max_open_slots: int) -> None:
-        super().__init__(n_arms)
-        self.max_open_slots = max_open_slots
-
     def start(self) -> State:
         return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms), 0, 0)
 
