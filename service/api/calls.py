@@ -39,19 +39,7 @@ from ..sessions.views import ALL, Rights
 from ..telemetry import logs
 from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
 from ..telemetry.metrics import OTHER
-from .json_body import (
-    JSON,
-    SORTED,
-    PartLimits,
-    batch_of,
-    check_lengths,
-    check_media_type,
-    parse,
-    plain_events,
-    read_in_pieces,
-    read_small,
-    receive_rest,
-)
+from . import json_body
 from .path_operations import REQUIRED, Field, PathOperation, table_of
 from .problems import from_pydantic_errors
 from .runtime import Logged, Runtime, access_of
@@ -60,7 +48,7 @@ from .schemas import Feedbacks
 if TYPE_CHECKING:
     from ..telemetry.tracing import Spans
 
-_JSON = JSON.encode()
+_JSON = json_body.JSON.encode()
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _KEY = b"idempotency-key"
@@ -140,7 +128,7 @@ class Call(Request):
         if (api_key := self.api_key) is not None:
             apart.append(api_key.name)
         asked = itertools.chain(
-            [scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED)
+            [scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, json_body.SORTED)
         )
         return Idempotency(digest(key, *apart), await digest_of(asked, FairYield()))
 
@@ -184,7 +172,7 @@ class Requests:
         problem: Callable[[Scope, Exception], Response],
     ) -> None:
         self._app, self._runtime, self._admit, self._spans = app, runtime, admit, spans
-        self._limits = PartLimits.of(runtime.settings)
+        self._limits = json_body.PartLimits.of(runtime.settings)
         routes = [route for route in described.routes if isinstance(route, APIRoute)]
         self._operations = table_of([route for route in routes if route.path.startswith("/v1/")], Reply)
         self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, Any]] | None = None
@@ -338,7 +326,7 @@ class Requests:
             message = {"type": "http.request", "more_body": True}
         body: bytes = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request" or len(body) > limit:
-            return await receive_rest(message, limit, receive, self._settings.body_timeout_seconds)
+            return await json_body.receive_rest(message, limit, receive, self._settings.body_timeout_seconds)
         return body
 
     async def _reply(
@@ -363,14 +351,14 @@ class Requests:
         if (field := operation.body) is not None:
             is_plain = given.get(b"content-type") == _JSON and len(given) == len(scope["headers"])
             if body and (not is_plain or b"content-encoding" in given):
-                check_media_type(scope["headers"], body)
+                json_body.check_media_type(scope["headers"], body)
             values[field.name] = field.default
             if not body and field.default is REQUIRED:
                 errors.append({"type": "missing", "loc": ("body",), "msg": ""})
             elif len(body) >= LARGE_INPUT_BYTES:
                 values[field.name] = await self._read_large(call, field, body, errors)
             elif body and (body != b"{}" or field.default is REQUIRED):
-                call.posted, read = read_small(body, field.columns, self._settings, self._limits)
+                call.posted, read = json_body.read_small(body, field.columns, self._settings, self._limits)
                 values[field.name] = read if read is not None else self._validate(field, call.posted, errors)
         if errors:
             raise from_pydantic_errors(errors)
@@ -380,21 +368,23 @@ class Requests:
         return reply
 
     async def _read_large(self, call: Call, field: Field, body: bytes, errors: list[dict[str, Any]]) -> Any:
-        if field.columns is plain_events and _KEY not in call.given:
-            events = await read_in_pieces(partial(self._read_events, field), self._settings.max_events, body)
+        if field.columns is json_body.plain_events and _KEY not in call.given:
+            events = await json_body.read_in_pieces(
+                partial(self._read_events, field), self._settings.max_events, body
+            )
             if events is not None:
-                return batch_of(events)
-        call.posted = await run_in_thread(parse, body, self._limits)
+                return json_body.batch_of(events)
+        call.posted = await run_in_thread(json_body.parse, body, self._limits)
         return await run_in_thread(self._validate, field, call.posted, errors)
 
     def _validate(self, field: Field, posted: dict[str, Any], errors: list[dict[str, Any]]) -> Any:
-        check_lengths(posted, self._settings)
+        json_body.check_lengths(posted, self._settings)
         return field.validate(posted, ("body",), errors)
 
     def _read_events(self, field: Field, piece: bytes) -> Sequence[Event] | None:
         """Read the events of a piece of a batch; None if anything is wrong with it."""
         try:
-            posted, read = read_small(piece, field.columns, self._settings, self._limits)
+            posted, read = json_body.read_small(piece, field.columns, self._settings, self._limits)
             batch: Feedbacks | None = read if read is not None else self._validate(field, posted, [])
         except ServiceError:
             return None

@@ -19,17 +19,7 @@ from ..errors import FieldValueError
 from . import maths, tsallis
 from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, Spec, at, draw
 from .dbgd import Rates
-from .maths import (
-    MAX_RANDOM_DELAY,
-    Clock,
-    FeasibleSet,
-    Schedule,
-    bounded,
-    exp3_rate,
-    forward_difference,
-    lowered,
-    query_points,
-)
+from .maths import Clock, FeasibleSet, Schedule
 from .ogd import TwoRatesSpec
 from .specs import ArmsSpec, MaxDelay, NullIs, OneRateSpec
 
@@ -60,10 +50,10 @@ class CompositeSpec(Spec):
 
     @model_validator(mode="after")
     def _window_is_kept(self) -> Self:
-        if self.schedule == "random" and self.max_delay > MAX_RANDOM_DELAY:
+        if self.schedule == "random" and self.max_delay > maths.MAX_RANDOM_DELAY:
             raise FieldValueError(
                 "max_delay",
-                f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}",
+                f"schedule random keeps max_delay + 1 sums: max_delay may be at most {maths.MAX_RANDOM_DELAY}",
             )
         return self
 
@@ -82,7 +72,7 @@ class ClwSpec(CompositeSpec, ArmsSpec, OneRateSpec):
         updates = self.build_schedule().updates(horizon)
         if self.base == "tsallis":
             return scale * math.sqrt(2 / updates)
-        return exp3_rate(self.arm_count, updates, scale)
+        return maths.exp3_rate(self.arm_count, updates, scale)
 
     def build(self) -> Clw:
         return Clw(self.arm_count, self.rate(), self.mode, self.build_schedule(), BASES[self.base or "exp3"])
@@ -135,7 +125,7 @@ class Clw(ArmLearner[State]):
         updating = state.updating & (state.arm >= 0)
         if np.any(updating):
             loss = self._schedule.loss(state.clock)[..., 0]
-            updated = lowered(log_weights, state.arm, self.learning_rate, loss, p[at(state.arm)])
+            updated = maths.lowered(log_weights, state.arm, self.learning_rate, loss, p[at(state.arm)])
             log_weights = np.where(np.asarray(updating)[..., None], updated, log_weights)
             p = self._base.probabilities(log_weights)
         return State(log_weights, p, state.arm, redraw, *self._schedule.open(state.clock, slot))
@@ -223,16 +213,16 @@ class ClwMbco(PointLearner[StateClwMbco]):
         """Close the open slot with its step, if it has one."""
         x = state.x
         if np.any(state.updating):
-            g = forward_difference(self._schedule.loss(state.clock), self._rates.perturbation)
+            g = maths.forward_difference(self._schedule.loss(state.clock), self._rates.perturbation)
             stepped = self._project(x - cast("float", self._rates.learning_rate) * g)
             x = np.where(np.asarray(state.updating)[..., None], stepped, x)
         return StateClwMbco(x, *self._schedule.open(state.clock, slot))
 
     def query_points(self, state: StateClwMbco) -> FloatArray:
-        return query_points(state.x, self._rates.perturbation)
+        return maths.query_points(state.x, self._rates.perturbation)
 
     def settle(self, state: StateClwMbco, values: FloatArray, outstanding: int) -> StateClwMbco:  # noqa: ARG002 - eta is fixed
-        return state._replace(sums=self._schedule.add(state.clock, bounded(values)).sums)
+        return state._replace(sums=self._schedule.add(state.clock, maths.bounded(values)).sums)
 
     def rates(self, state: StateClwMbco) -> dict[str, Any]:  # noqa: ARG002 - the rates are fixed
         return {"rates": self.mode} | self._rates._asdict()
