@@ -80,6 +80,8 @@ class Group:
     visitors: int = 0
     clicks: int = 0
     moments: deque[Moment] = field(default_factory=deque)
+    waiting: list[tuple[float, int, Action]] = field(default_factory=list)
+    """A heap of clicks that are to come: when, a number that no other has, and on what."""
 
     def note(self, moment: Moment) -> None:
         """Count a moment, and forget those that are no longer recent."""
@@ -115,26 +117,20 @@ class Shop:
 
     def __init__(self, bandits: Bandits, seed: int | None = None) -> None:
         self._random = random.Random(seed)  # noqa: S311 - simulated visitors
-        self._clicks: list[tuple[float, int, Group, Action]] = []
         self._number = itertools.count()
-        options: dict[str, Any] = {
-            "reward_range": [0, 1],
-            "expiry": {"after_seconds": WINDOW_SECONDS, "default_reward": 0},
-        }
+        window = {"after_seconds": WINDOW_SECONDS, "default_reward": 0}
+        options: dict[str, Any] = {"reward_range": [0, 1], "expiry": window}
         options |= {} if seed is None else {"seed": seed}
         self.learner, self.control = (
             Group(bandits.sessions.create(name, learner={"kind": kind, "arms": ITEMS}, **options))
             for name, kind in ((LEARNER, "multiscale_tsallis"), (CONTROL, "fixed"))
         )
         self._others = {item: self._random.uniform(LOWEST_RATE, OTHER_RATE) for item in ITEMS}
-        self._reigns: list[str] = []
-        self._gaps: list[Sequence[str]] = []
+        self._reigns = self._random.sample(ITEMS, len(ITEMS))
 
     def best(self, at: float) -> str:
         """Return the item that is clicked most."""
-        while len(self._reigns) <= at // REIGN_SECONDS:
-            self._reigns.append(self._random.choice([item for item in ITEMS if item not in self._reigns[-1:]]))
-        return self._reigns[int(at // REIGN_SECONDS)]
+        return self._reigns[int(at // REIGN_SECONDS) % len(ITEMS)]
 
     def just_changed(self, at: float) -> bool:
         """Return whether the best item changed less than ``NEWS_SECONDS`` ago."""
@@ -142,22 +138,19 @@ class Shop:
 
     def sold_out(self, at: float) -> Sequence[str]:
         """Return the items that can't be shown; the best one always can."""
-        while len(self._gaps) <= at // SOLD_OUT_SECONDS:
-            self._gaps.append(self._random.sample(ITEMS, SOLD_OUT))
-        return [item for item in self._gaps[int(at // SOLD_OUT_SECONDS)] if item != self.best(at)]
+        gone = random.Random(at // SOLD_OUT_SECONDS).sample(ITEMS, SOLD_OUT)  # noqa: S311 - of a shop that is none
+        return [item for item in gone if item != self.best(at)]
 
     def step(self, at: float, visitors: int) -> None:
         """Let visitors come, two or more, and report the clicks that are due."""
         some = max(1, round(visitors * CONTROL_SHARE))
-        self._visit(self.learner, at, visitors - some)
-        self._visit(self.control, at, some)
-        due: dict[str, list[Mapping[str, object]]] = {LEARNER: [], CONTROL: []}
-        while self._clicks and self._clicks[0][0] <= at:
-            _, _, group, action = heapq.heappop(self._clicks)
-            event = {"label": action.label, "reward": 1, "event_id": action.event_id}
-            due[group.session.session_id].append(event)
-        for group in (self.learner, self.control):
-            if events := due[group.session.session_id]:
+        for group, count in ((self.learner, visitors - some), (self.control, some)):
+            self._visit(group, at, count)
+            events: list[Mapping[str, object]] = []
+            while group.waiting and group.waiting[0][0] <= at:
+                action = heapq.heappop(group.waiting)[-1]
+                events.append({"label": action.label, "reward": 1, "event_id": action.event_id})
+            if events:
                 group.session.feedbacks(events, on_surplus="skip")
 
     def _visit(self, group: Group, at: float, count: int) -> None:
@@ -169,7 +162,7 @@ class Shop:
             if self._random.random() < rate:
                 clicks += 1
                 due = at + min(self._random.expovariate(1 / CLICK_SECONDS), 0.9 * WINDOW_SECONDS)
-                heapq.heappush(self._clicks, (due, next(self._number), group, action))
+                heapq.heappush(group.waiting, (due, next(self._number), action))
         group.note(Moment(at, best, len(actions), saw_best, clicks))
 
 
