@@ -34,9 +34,8 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
     """
     scheme = _scheme_of(url)
     if scheme == EMBEDDED:
-        raise ValueError(
-            "the embedded store is started by the parent process, which hands its workers a unix:// URL"
-        )
+        text = "the embedded store is started by the parent process, which hands its workers a unix:// URL"
+        raise ValueError(text)
     # Each kind is imported by the processes that open one: redis-py takes a tenth of the import of a worker.
     if scheme == MEMORY:
         if url.partition(":")[2] not in {"", "//"}:

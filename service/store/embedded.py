@@ -18,7 +18,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from . import embedded_programs as data_files
-from .embedded_programs import EmbeddedStoreError, FolderLock, choose_program, find_binaries
+from .embedded_programs import EmbeddedStoreError, choose_program, find_binaries, lock_folder
 
 # -- One server process on a data folder: how it is started, asked and stopped.
 
@@ -156,7 +156,7 @@ class EmbeddedServer:
         self.folder = folder.absolute()
         self._fsync = fsync
         self._binary = binary
-        self._lock: FolderLock | None = None
+        self._lock: int | None = None
         self._process: ServerProcess | None = None
         self._socket_folder: str | None = None
 
@@ -198,7 +198,7 @@ class EmbeddedServer:
         try:
             if self._lock is None:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._lock = FolderLock(self.folder)
+                self._lock = lock_folder(self.folder)
             program = choose_program(self._binary, data_files.writers_of(self.folder))
             data_files.delete_temporary(self.folder)
             if data_files.has_lone_snapshot(self.folder):
@@ -221,7 +221,7 @@ class EmbeddedServer:
     def _spawn(self, program: Path, socket_path: str, *, appendonly: bool = True) -> ServerProcess:
         assert self._lock is not None  # noqa: S101 - the folder is locked first
         return ServerProcess(
-            program, self.folder, socket_path, self._lock.fd, fsync=self._fsync, appendonly=appendonly
+            program, self.folder, socket_path, self._lock, fsync=self._fsync, appendonly=appendonly
         )
 
     @property
@@ -242,7 +242,7 @@ class EmbeddedServer:
         """
         self._end(timeout)
         if self._lock is not None:
-            self._lock.release()
+            os.close(self._lock)
             self._lock = None
         if self._socket_folder is not None:
             shutil.rmtree(self._socket_folder)

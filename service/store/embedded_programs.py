@@ -25,15 +25,14 @@ class EmbeddedStoreError(Exception):
     """The embedded store can't be started; the text says what to do."""
 
 
-class FolderLock:
-    """Acquire an flock on a file in the folder.
+LOCK_SECONDS = 2.0
+"""How long a lock is waited for: the server of a service that was killed needs a moment to end."""
 
-    It is held until ``release`` and until every process that inherits ``fd`` has ended.
 
-    Parameters
-    ----------
-    folder : exists; the lock's file in it is made if missing, and stays
-    wait_seconds : timeout; the server of a service that was killed needs a moment to end
+def lock_folder(folder: Path) -> int:
+    """Acquire an flock on a file in a folder, which is made if missing, and stays; return its descriptor.
+
+    The lock is held until that is closed, here and in every process that inherits it.
 
     Raises
     ------
@@ -42,30 +41,24 @@ class FolderLock:
     OSError
         if the folder can't be written to.
     """
-
-    def __init__(self, folder: Path, wait_seconds: float = 2.0) -> None:
-        self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        until = time.monotonic() + wait_seconds
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        until = time.monotonic() + LOCK_SECONDS
         while True:
             try:
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    holder = os.read(self.fd, 20).decode("ascii", "replace").strip() or "unknown"
-                    os.close(self.fd)
+                    holder = os.read(lock, 20).decode("ascii", "replace").strip() or "unknown"
                     raise EmbeddedStoreError(f"{folder} is in use by another service (process {holder})") from None
                 time.sleep(0.02)
-        try:
-            os.truncate(self.fd, 0)
-            os.write(self.fd, f"{os.getpid()}\n".encode())
-        except OSError:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Release the lock in this process."""
-        os.close(self.fd)
+        os.truncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
 # -- Server programs on this machine, and which of them can read the data of which.
@@ -137,9 +130,8 @@ def find_binaries() -> Sequence[Path]:
         with suppress(package.ValkeyBinaryNotFoundError):
             found.append(Path(package.get_binary_path()))
     if not found:
-        raise EmbeddedStoreError(
-            f"no server program found: {install('embedded')}, or install valkey-server or redis-server"
-        )
+        text = f"no server program found: {install('embedded')}, or install valkey-server or redis-server"
+        raise EmbeddedStoreError(text)
     return found
 
 

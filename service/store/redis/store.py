@@ -220,12 +220,8 @@ class RedisStore:
             async with asyncio.timeout(self._options.ping_seconds):
                 room, size = self._client.room, self._client.room.refused
                 room.check(size)
-                await self._run(
-                    scripts.PING,
-                    (self._keys.server_probe,),
-                    (bytes(size),),
-                    replica_seconds=self._options.ping_seconds / 2,
-                )
+                keys, patience = (self._keys.server_probe,), self._options.ping_seconds / 2
+                await self._run(scripts.PING, keys, (bytes(size),), replica_seconds=patience)
                 room.on_written(size)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
