@@ -5,6 +5,8 @@ docs/adding-a-learner.md says how a learner is added.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .base import Spec
 from .batched_exp3 import BatchedExp3Spec
 from .bold import BoldSpec
@@ -18,21 +20,9 @@ from .multiscale_tsallis import MultiscaleTsallisSpec
 from .ogd import MbcoSpec, OgdSpec
 from .tsallis_delayed import TsallisDelayedSpec
 
-REGISTRY: dict[str, type[Spec]] = {
-    "dexp3": Dexp3Spec,
-    "dbgd": DbgdSpec,
-    "multiscale_tsallis": MultiscaleTsallisSpec,
-    "centred_tsallis": CentredTsallisSpec,
-    "exp3": Exp3Spec,
-    "exp3_current": Exp3CurrentSpec,
-    "bold": BoldSpec,
-    "clw": ClwSpec,
-    "batched_exp3": BatchedExp3Spec,
-    "tsallis_delayed": TsallisDelayedSpec,
-    "ogd": OgdSpec,
-    "solid": SolidSpec,
-    "mbco": MbcoSpec,
-    "clw_mbco": ClwMbcoSpec,
-    "fixed": FixedSpec,
-}
+SPECS: Sequence[type[Spec]] = (
+    *(Dexp3Spec, DbgdSpec, MultiscaleTsallisSpec, CentredTsallisSpec, Exp3Spec, Exp3CurrentSpec, BoldSpec, ClwSpec),
+    *(BatchedExp3Spec, TsallisDelayedSpec, OgdSpec, SolidSpec, MbcoSpec, ClwMbcoSpec, FixedSpec),
+)
+REGISTRY: dict[str, type[Spec]] = {spec.model_fields["kind"].default: spec for spec in SPECS}
 """Kind to class of specification; its ``build`` makes the learner."""

@@ -7,6 +7,7 @@ written (..., n): the leading axes are there where many runs are stepped at once
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
@@ -282,6 +283,8 @@ class ArmLearner(Learner[S]):
     """Arms at the start; afterwards the length of the state's arrays."""
     takes_eligible: ClassVar[bool] = False
     """Whether a slot may name its eligible arms and have a floor."""
+    memory: ClassVar[Any] = math.inf
+    """Slots of which means to begin with count at most, for learners whose specification ``takes_initial``."""
 
     def __init__(self, n_arms: int, learning_rate: float = 0.0, mode: RateMode = RateMode.ANYTIME) -> None:
         self.n_arms = n_arms
@@ -293,7 +296,8 @@ class ArmLearner(Learner[S]):
 
         There are one or more of them. Losses are on the learner's scale; ``state`` is as ``start`` returns it.
         """
-        raise NotImplementedError
+        warmed: S = WarmStart.of(initial, self.n_arms).begun(state, self.memory)
+        return warmed
 
     def can_draw(self, state: S, eligible: IntArray, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
         """Return whether an arm can be drawn in the next slot with these eligible arms and this floor.

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from .base import FloatArray, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
+from .base import FloatArray, IntArray, PooledLearner, Slot, at
 from .maths import add_arms, remove_arms, spread, with_floor
 from .specs import ArmsSpec, NullIs
 from .tsallis import column, solve
@@ -94,10 +94,6 @@ class CentredTsallis(PooledLearner[State]):
     def start(self) -> State:
         uniform = np.full(self.n_arms, 1 / self.n_arms)
         return State(np.zeros(self.n_arms), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, uniform, uniform)
-
-    def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        warmed: State = WarmStart.of(initial, self.n_arms).begun(state, math.inf)
-        return warmed
 
     def open(self, state: State, slot: Slot) -> State:
         t = state.t + 1

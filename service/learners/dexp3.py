@@ -71,9 +71,8 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
     """
     slots, delay = horizon + total_delay, max(1, max_delay)
     if slots <= 2 * delay:
-        raise FieldValueError(
-            "max_delay", "horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive"
-        )
+        text = "horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive"
+        raise FieldValueError("max_delay", text)
     eta = scale * math.sqrt((1 + math.log(n_arms)) / (delay * n_arms * slots))
     floor = 1 / slots
     return Rates(eta, 1 / (2 * eta * delay) - floor / eta, floor)

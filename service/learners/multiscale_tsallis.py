@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from . import multiscale_state as rule
-from .base import FloatArray, InitialArm, IntArray, ProvisionalLearner, Slot, WarmStart
+from .base import FloatArray, IntArray, ProvisionalLearner, Slot
 from .maths import add_arms, remove_arms, spread, with_floor
 from .multiscale_state import EXPERTS, MEMORY, State
 from .specs import ArmsSpec
@@ -55,16 +55,13 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
 
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
+    memory: ClassVar = MEMORY.reshape(-1, 1)
 
     def start(self) -> State:
         pools, even = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), np.full(EXPERTS, 1 / EXPERTS)
         sums, zeros = np.zeros((EXPERTS, self.n_arms)), np.zeros(EXPERTS)
         numbers = (0, 0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0)
         return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, zeros, *numbers)
-
-    def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        warmed: State = WarmStart.of(initial, self.n_arms).begun(state, MEMORY.reshape(-1, 1))
-        return warmed
 
     def open(self, state: State, slot: Slot) -> State:
         t, delays = state.t + 1, state.delay_sum + slot.outstanding

@@ -107,9 +107,8 @@ class ArmsSpec(Spec):
             raise FieldValueError("n_arms" if self.arms is None else "arms", "give either n_arms or arms")
         if self.arms is not None and len(set(self.arms)) != len(self.arms):
             (label, times), *_ = Counter(self.arms).most_common(1)
-            raise FieldValueError(
-                "arms", f"arms must have different labels, and {named(label)} is there {times} times"
-            )
+            text = f"arms must have different labels, and {named(label)} is there {times} times"
+            raise FieldValueError("arms", text)
         return self
 
     @property
@@ -194,9 +193,8 @@ class RatedSpec(Spec):
     def _one_way_to_give_rates(self) -> Self:
         mode = self.mode
         if self.rate_scale is not None and mode is not RateMode.THEOREM:
-            raise FieldValueError(
-                "rate_scale", f"rate_scale multiplies the theorem's rates, and these are {mode.value}"
-            )
+            text = f"rate_scale multiplies the theorem's rates, and these are {mode.value}"
+            raise FieldValueError("rate_scale", text)
         return self
 
     @property
@@ -269,9 +267,8 @@ class SetSpec(Posted):
         """
         thinnest = max(SMALLEST_INRADIUS, SMALLEST_RELATIVE_INRADIUS * self.reach())
         if self.inradius(dim) < thinnest:
-            raise FieldValueError(
-                "feasible_set", f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}"
-            )
+            text = f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}"
+            raise FieldValueError("feasible_set", text)
 
 
 class BallSpec(SetSpec):
@@ -299,9 +296,8 @@ class BallSpec(SetSpec):
 
     def check(self, dim: int) -> None:
         if self.center is not None and len(self.center) != dim:
-            raise FieldValueError(
-                "feasible_set.center", f"feasible_set.center must have dim = {dim} numbers, not {len(self.center)}"
-            )
+            text = f"feasible_set.center must have dim = {dim} numbers, not {len(self.center)}"
+            raise FieldValueError("feasible_set.center", text)
         super().check(dim)
 
 
@@ -320,9 +316,8 @@ class BoxSpec(SetSpec):
             raise FieldValueError("upper", "lower and upper must have the same length")
         for index, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
             if low >= high:
-                raise FieldValueError(
-                    f"upper.{index}", f"lower must be below upper in every coordinate; it is not at index {index}"
-                )
+                text = f"lower must be below upper in every coordinate; it is not at index {index}"
+                raise FieldValueError(f"upper.{index}", text)
         return self
 
     def inradius(self, dim: int) -> float:  # noqa: ARG002 - other sets need it
@@ -337,9 +332,8 @@ class BoxSpec(SetSpec):
 
     def check(self, dim: int) -> None:
         if len(self.lower) != dim:
-            raise FieldValueError(
-                "feasible_set.lower", f"feasible_set.lower must have dim = {dim} numbers, not {len(self.lower)}"
-            )
+            text = f"feasible_set.lower must have dim = {dim} numbers, not {len(self.lower)}"
+            raise FieldValueError("feasible_set.lower", text)
         super().check(dim)
 
 
@@ -406,9 +400,8 @@ class PointsSpec(Spec):
         reach = self.feasible_set.reach()
         smallest = SMALLEST_RELATIVE_PERTURBATION * reach
         if delta < smallest:
-            raise FieldValueError(
-                "perturbation", f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}"
-            )
+            text = f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}"
+            raise FieldValueError("perturbation", text)
         try:
             shrunk_scale(delta, self.dim, self.inradius, reach)
         except ValueError as error:
