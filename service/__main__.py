@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from importlib.util import find_spec
-from types import FrameType
 
 from . import COMMAND, __version__, install
 
@@ -40,10 +39,6 @@ WORDS = COMMANDS.keys() - {"serve", "evaluate"}
 """Those that ``commands`` runs."""
 WITHOUT_SERVER = {"export", "import", "sessions", "version"}
 """Those that only call a service."""
-
-
-def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals are handled
-    sys.exit(0)
 
 
 def run() -> int:
@@ -79,7 +74,7 @@ def _run() -> int:
     SIGTERM ends it before everything else is imported, too: the first process of a container is not ended by
     a signal that it does not handle.
     """
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     given = sys.argv[1:]
     word, *arguments = given if given and not given[0].startswith("-") else ["serve", *given]
     if given in (["--help"], ["-h"]):

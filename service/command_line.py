@@ -86,12 +86,6 @@ class _GivenSettings(BaseSettings, Settings):
 
         return others["init_settings"], environment
 
-    @property
-    def settings(self) -> Settings:
-        """The same, of the class that workers have."""
-        values = {name: getattr(self, name) for name in Settings.model_fields}
-        return Settings.model_construct(self.model_fields_set, **values)
-
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Return variables that look like settings but are not, such as misspelt ones; those of Services are none."""
@@ -124,7 +118,8 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         raise SettingsError("the value of a flag can't be read: see --help") from None
     except ValidationError as error:
         raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
-    return _with_secrets(given.settings)
+    values = {name: getattr(given, name) for name in Settings.model_fields}
+    return _with_secrets(Settings.model_construct(given.model_fields_set, **values))
 
 
 def _with_secrets(settings: Settings) -> Settings:

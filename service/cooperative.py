@@ -204,11 +204,8 @@ def _of_mapping(value: Mapping[str, Any], encoder: json.JSONEncoder) -> Iterator
 
 def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -> Iterator[str]:
     start = "["
-    step = (
-        CHUNK_SCALARS
-        if isinstance(value, np.ndarray) or _SCALARS.issuperset(map(type, value[:1]))
-        else CHUNK_OBJECTS
-    )
+    of_scalars = isinstance(value, np.ndarray) or _SCALARS.issuperset(map(type, value[:1]))
+    step = CHUNK_SCALARS if of_scalars else CHUNK_OBJECTS
     for place in range(0, len(value), step):
         part = value[place : place + step]
         yield start

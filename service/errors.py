@@ -271,11 +271,8 @@ class PayloadTooLargeError(ServiceError):
 class UnsupportedMediaTypeError(ServiceError):
     """The body is not application/json in UTF-8 without content encoding."""
 
-    status, code, title = (
-        415,
-        "unsupported_media_type",
-        "The body must be application/json, without Content-Encoding",
-    )
+    status, code = 415, "unsupported_media_type"
+    title = "The body must be application/json, without Content-Encoding"
 
 
 class RequestTimeoutError(ServiceError):

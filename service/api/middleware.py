@@ -74,18 +74,16 @@ class LocalRequests:
         if not url.startswith(b"/") and url != b"*":
             authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]  # Neither a path nor ``*``.
             named.add(host_name(authority.decode("latin-1")))
-        if not all(map(self._is_served, named)):
-            raise ForeignHostError
+        for host in named - self._hosts - {self._own}:
+            is_here = is_local(host) or (not self._on_loopback and _is_private(host))
+            if not is_here and ANY not in self._hosts:
+                raise ForeignHostError
         origins = {value for name, value in given if name == b"origin"}
         if not all(self._is_welcome(origin, named) for origin in origins):
             raise CrossSiteError
         listed = ANY in self._origins or (origins and origins <= self._origins)
         if (b"sec-fetch-site", "cross-site") in given and not listed:
             raise CrossSiteError
-
-    def _is_served(self, host: str) -> bool:
-        known = is_local(host) or host == self._own or ANY in self._hosts or host in self._hosts
-        return known or (not self._on_loopback and _is_private(host))
 
     def _is_welcome(self, origin: str, named: set[str]) -> bool:
         """Return whether a page may send requests: one of this service, a local name, or an allowed origin."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, overload
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -308,11 +308,7 @@ class PlainEvents(Sequence[Event]):
     def __len__(self) -> int:
         return len(self.arms)
 
-    @overload
-    def __getitem__(self, index: int) -> Event: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+    def __getitem__(self, index: Any) -> Any:
         places = range(len(self))[index]
         return self._event(places) if isinstance(places, int) else [self._event(place) for place in places]
 

@@ -248,9 +248,8 @@ def segments_fit(session: Specification) -> None:
     if session.segments is None:
         return
     if not session.learner.takes_segments:
-        raise ValueError(
-            f"segments: not with {session.learner.kind}; only multiscale_tsallis and centred_tsallis take them"
-        )
+        text = f"segments: not with {session.learner.kind}; only multiscale_tsallis and centred_tsallis take them"
+        raise ValueError(text)
     waits = session.expiry is not None and session.expiry.provisional is False
     if session.default_loss is not None and (waits or not session.may_be_provisional):
         raise ValueError(

@@ -120,9 +120,8 @@ class Act(Operation):
         if self.segment is not None:
             check_segments(draft.run)
         if self.count > 1 and self.count * (cells := _cells(draft.run)) > self.max_cells:
-            raise InvalidRequestError.of(
-                "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
-            )
+            text = f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
+            raise InvalidRequestError.of("count", text)
         if self.distinct:
             check_defined("distinct", draft.run.learner)
         return ANY if self.choice is None else find(draft.run, self.choice)

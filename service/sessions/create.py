@@ -106,16 +106,9 @@ class Beginning(NamedTuple):
         spec, learner = stored.encode(), stored.specification.learner
         is_short = isinstance(learner, ArmsSpec) and learner.arms is None and learner.arm_count <= SHORT_ARMS
         start = _short_start(without_seed(spec), schema) if is_short else Start.of(stored, schema)
-        new = NewSession(
-            session_id=session_id,
-            version=version,
-            spec=spec,
-            state=start.state,
-            idle_ttl_ms=stored.specification.idle_ttl_ms,
-            answer=None if key is None else (key.key, key.body + version.encode()),
-            about=start.about,
-        )
-        return cls(new, stored, start)
+        answer = None if key is None else (key.key, key.body + version.encode())
+        idle = stored.specification.idle_ttl_ms
+        return cls(NewSession(session_id, version, spec, start.state, idle, answer, start.about), stored, start)
 
     def cached(self, created: Snapshot) -> CachedSession:
         """Return the session as it was created, of which a worker's cache keeps what is ``at_rest``.

@@ -83,9 +83,8 @@ class Limits:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed BANDIT_MAX_ARMS_EVER, which is {ever}")
         check_labels("learner.arms", learner.arms or (), self._settings.max_label_bytes)
         if learner.arm_count > learner.most_arms:
-            raise InvalidRequestError.of(
-                "learner.max_open_slots", f"with so many there may be at most {learner.most_arms} arms"
-            )
+            text = f"with so many there may be at most {learner.most_arms} arms"
+            raise InvalidRequestError.of("learner.max_open_slots", text)
         if (getattr(learner, "max_open_slots", None) or 0) > MAX_OPEN_SLOTS:
             raise InvalidRequestError.of("learner.max_open_slots", f"must not exceed {MAX_OPEN_SLOTS}")
 
