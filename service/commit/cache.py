@@ -195,7 +195,7 @@ class CachedSession(NamedTuple):
         """
         try:
             slots, times, rows = records_codec.decode(records, self.run)
-            run, name = self.run, codec.rows_field(self.run.learner.state_type)
+            run, name = self.run, codec.rows_field(self.run.state.__class__)
             state = run.state if name is None else run.state._replace(**{name: rows})
             state = codec.replayed(state, rows or ()) if self.is_unread else state
         except (CodecError, ValueError, IndexError) as error:

@@ -141,16 +141,6 @@ class Learner(ABC, Generic[S]):
     """What learners over arms and over points share."""
 
     information: ClassVar[Information]
-    state_type: ClassVar[type]
-    """The NamedTuple class of the state.
-
-    Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored. A
-    field with a default is not stored: it is of use only until the arm of the open slot is drawn.
-
-    A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be stored
-    in place of its vectors: ``replayed(log)`` must be the state to the bit. Its vectors are ``weights`` then, and
-    ``opened``, those of the slot's opening; ``checked()`` refuses those of another state.
-    """
     second_stream: ClassVar[bool] = False
     """Whether a slot's second uniform, v_t, is needed."""
     mode: RateMode = RateMode.ANYTIME
@@ -159,7 +149,15 @@ class Learner(ABC, Generic[S]):
 
     @abstractmethod
     def start(self) -> S:
-        """Return the state before the first slot."""
+        """Return the state before the first slot, a NamedTuple.
+
+        The annotations of its class (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states
+        are stored. A field with a default is not stored: it is of use only until the arm of the open slot is drawn.
+
+        A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be
+        stored in place of its vectors: ``replayed(log)`` must be the state to the bit. Its vectors are ``weights``
+        then, and ``opened``, those of the slot's opening; ``checked()`` refuses those of another state.
+        """
 
     @abstractmethod
     def open(self, state: S, slot: Slot) -> S:

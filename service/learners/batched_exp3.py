@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,8 +51,6 @@ class BatchedExp3(ArmLearner[State]):
     An event is of a decision of this block or of the one before, and nobody knows which: it is divided by
     max(P_b(k), P_{b-1}(k)). A block has w slots, at least as many as the largest delay.
     """
-
-    state_type: ClassVar = State
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, block: int) -> None:
         super().__init__(n_arms, learning_rate, mode)

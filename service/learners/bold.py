@@ -63,8 +63,6 @@ class State(NamedTuple):
 class Bold(SlotLearner[State]):
     """A slot uses the free instance of lowest index, or a new one; at most as many as open slots are kept."""
 
-    state_type: ClassVar = State
-
     def start(self) -> State:
         uniform = np.full(self.n_arms, 1 / self.n_arms)
         return State((), np.zeros(0, dtype=np.int64), 0, uniform)

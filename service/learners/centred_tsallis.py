@@ -84,7 +84,6 @@ class CentredTsallis(PooledLearner[State]):
     tracking : whether the floor falls as t^(-1/3), for a best arm that moves, instead of t^(-1/2)
     """
 
-    state_type: ClassVar = State
     takes_eligible: ClassVar = True
 
     def __init__(self, n_arms: int, *, tracking: bool = False) -> None:

@@ -106,7 +106,6 @@ class State(NamedTuple):
 class Clw(ArmLearner[State]):
     """One arm is played until the next update, where the base learns from the scaled sum of recent losses."""
 
-    state_type: ClassVar = State
     second_stream: ClassVar = True
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Any) -> None:
@@ -195,7 +194,6 @@ class StateClwMbco(NamedTuple):
 class ClwMbco(PointLearner[StateClwMbco]):
     """One point, first the center, is played until the next update, a step on the scaled sum of recent bundles."""
 
-    state_type: ClassVar = StateClwMbco
     second_stream: ClassVar = True
 
     def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode, schedule: Schedule) -> None:

@@ -90,8 +90,6 @@ class State(NamedTuple):
 class Dbgd(PointLearner[State]):
     """One projected step per bundle, in the order of arrival, from the center on; without eta it is anytime."""
 
-    state_type: ClassVar = State
-
     def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode) -> None:
         self.dim = feasible_set.center.size
         self.mode = mode

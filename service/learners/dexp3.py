@@ -193,8 +193,6 @@ class Dexp3(ArmLearner[State]):
     mode : where the rates come from, for the view
     """
 
-    state_type: ClassVar = State
-
     def __init__(
         self,
         n_arms: int,

@@ -31,8 +31,6 @@ class State(NamedTuple):
 class WeightsLearner(ArmLearner[State]):
     """A learner over arms that lowers weights; by what it divides a loss is the subclass's part."""
 
-    state_type: ClassVar = State
-
     def start(self) -> State:
         return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms))
 

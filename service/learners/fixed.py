@@ -89,7 +89,6 @@ class State(NamedTuple):
 class Fixed(ArmLearner[State]):
     """Arms are drawn from the same distribution in every slot, renormalised over the eligible ones."""
 
-    state_type: ClassVar = State
     takes_eligible: ClassVar = True
 
     def __init__(self, n_arms: int, p: FloatArray) -> None:

@@ -53,7 +53,6 @@ class MultiscaleTsallisSpec(ArmsSpec):
 class MultiscaleTsallis(ProvisionalLearner[State]):
     """Distributions are solved for when a slot opens; events only move sums."""
 
-    state_type: ClassVar = State
     takes_eligible: ClassVar = True
     memory: ClassVar = MEMORY.reshape(-1, 1)
 

@@ -35,7 +35,6 @@ class Ogd(PointLearner[State]):
     """One projected step per gradient, in the order of arrival; x_1 is the center."""
 
     information: ClassVar = Information.GRADIENT
-    state_type: ClassVar = State
 
     def __init__(self, feasible_set: FeasibleSet, learning_rate: float, mode: RateMode) -> None:
         self.dim = feasible_set.center.size

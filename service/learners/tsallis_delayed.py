@@ -110,8 +110,6 @@ class State(NamedTuple):
 class TsallisDelayed(SlotLearner[State]):
     """A loss of slot s is divided by p_s(arm), which the slot's record keeps."""
 
-    state_type: ClassVar = State
-
     def start(self) -> State:
         return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms), 0, 0)
 

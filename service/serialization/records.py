@@ -286,7 +286,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
     is_logged = codec.is_unread(run.state)
-    if codec.rows_field(run.learner.state_type) is None and not is_logged:
+    if codec.rows_field(run.state.__class__) is None and not is_logged:
         return None
     count = len(records) if is_logged else len(codec.rows_of(run))
     try:

@@ -305,7 +305,7 @@ def rows_of(run: Run) -> Rows:
         kept = stored if stored and stored[0] is log.base else (log.base,)
         new = log.steps[sum(row.size // 2 for row in kept[1:]) :]
         return (*kept, np.array(new).T.ravel()) if new else kept
-    name = rows_field(run.learner.state_type)
+    name = rows_field(run.state.__class__)
     rows: Rows = () if name is None else getattr(run.state, name)
     return rows
 
@@ -421,7 +421,7 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         if count > MAX_ROWS:
             raise CodecError("no state has so many rows")
         found[at] = (None,) * count
-    state = run.learner.state_type(*[found[at] for at in range(len(old)) if at in found])
+    state = type(old)(*[found[at] for at in range(len(old)) if at in found])
     if layout.has_log:
         state = _read_log(reader, state)
         if not all(np.isfinite(state[at]).all() for at in layout.vectors if state[at] is not found[at]):
