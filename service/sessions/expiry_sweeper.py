@@ -48,7 +48,7 @@ class Sweeper:
         store: Store,
         sessions: Sessions,
         tell: Callable[[float], None] = lambda _: None,
-        on_failure: Callable[[str, str], None] | None = None,
+        on_failure: Callable[[str, str], None] = lambda _call, _reason: None,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -63,8 +63,7 @@ class Sweeper:
             try:
                 await self.sweep()
             except StoreUnavailableError as error:
-                if self._on_failure is not None:
-                    self._on_failure("sweep", str(error))
+                self._on_failure("sweep", str(error))
             except Exception:
                 log.exception("sweep failed")
             with suppress(TimeoutError):

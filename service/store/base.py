@@ -634,5 +634,5 @@ class StoreOptions(NamedTuple):
     """Where an embedded store writes, to notice a disk that gets full; None for other stores."""
     on_plain_commit: Callable[[], None] = lambda: None
     """Called for each commit that the short script has carried out."""
-    on_clock_step_back: Callable[[], None] | None = None
+    on_clock_step_back: Callable[[], None] = lambda: None
     """Called each time the store's clock turns out to have been set back."""

@@ -12,7 +12,7 @@ import platform
 import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
@@ -303,14 +303,14 @@ def timed(
     store: StoreT,
     metrics: Metrics,
     span_of: SpanOf | None = None,
-    on_failure: Callable[[str, str], None] | None = None,
+    on_failure: Callable[[str, str], None] = lambda _call, _reason: None,
 ) -> StoreT:
     """Return a store whose ``CALLS`` are timed and counted; all else is that of ``store``.
 
     Parameters
     ----------
     span_of : None where requests are not traced
-    on_failure : gets the name of each call that failed, and why; None for nobody
+    on_failure : gets the name of each call that failed, and why
     """
 
     def timed_call(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -319,17 +319,13 @@ def timed(
         async def call(*args: Any, **named: Any) -> Any:
             started = time.perf_counter()
             try:
-                if span_of is None:
+                with nullcontext() if span_of is None else span_of(name) as span:
                     result = await getattr(store, name)(*args, **named)
-                else:
-                    with span_of(name) as span:
-                        result = await getattr(store, name)(*args, **named)
-                        if is_commit:
-                            span.set_attribute("bandit.outcome", COMMITS[type(result).__name__])
+                    if is_commit and span is not None:
+                        span.set_attribute("bandit.outcome", COMMITS[type(result).__name__])
             except StoreUnavailableError as error:
                 failed()
-                if on_failure is not None:
-                    on_failure(name, str(error))
+                on_failure(name, str(error))
                 raise
             finally:
                 observe(time.perf_counter() - started)

@@ -56,7 +56,7 @@ class StoreClock:
         self,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        on_step_back: Callable[[], None] | None = None,
+        on_step_back: Callable[[], None] = lambda: None,
     ) -> None:
         self.monotonic = monotonic
         self._offset = wall() - monotonic()
@@ -79,8 +79,7 @@ class StoreClock:
         self._observed = True
         if step <= STEP_SECONDS:
             return
-        if self._on_step_back is not None:
-            self._on_step_back()
+        self._on_step_back()
         if now >= self._silent_until:
             self._silent_until = now + SILENT_SECONDS
             log.warning(
