@@ -93,11 +93,8 @@ class FeasibleSet(ABC):
     inradius: float
     reach: float
     """Bound on the size of any coordinate of a point of X."""
-
-    @property
-    @abstractmethod
-    def diameter(self) -> float:
-        """Largest distance between two points of X."""
+    diameter: float
+    """Largest distance between two points of X."""
 
     @abstractmethod
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
@@ -126,10 +123,6 @@ class FeasibleSet(ABC):
 class Ball(FeasibleSet):
     """{x : |x - center| <= inradius}."""
 
-    @property
-    def diameter(self) -> float:
-        return 2 * self.inradius
-
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         radius = scale * self.inradius
         offset = z - self.center
@@ -144,10 +137,6 @@ class Box(FeasibleSet):
     lower: FloatArray
     upper: FloatArray
 
-    @property
-    def diameter(self) -> float:
-        return float(np.linalg.norm(self.upper - self.lower))
-
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         half = scale * (self.upper - self.lower) / 2
         return np.clip(z, self.center - half, self.center + half)
@@ -158,10 +147,6 @@ class Simplex(FeasibleSet):
     """{x >= 0 : sum x <= total}; every coordinate of its center equals the inradius."""
 
     total: float
-
-    @property
-    def diameter(self) -> float:
-        return self.total * (math.sqrt(2) if self.center.size > 1 else 1.0)
 
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         corner = (1 - scale) * self.inradius

@@ -289,7 +289,7 @@ class BallSpec(SetSpec):
 
     def build(self, dim: int) -> Ball:
         center = np.zeros(dim) if self.center is None else np.array(self.center)
-        return Ball(center, self.radius, self.reach())
+        return Ball(center, self.radius, self.reach(), 2 * self.radius)
 
     def resolved(self, dim: int) -> dict[str, Any]:
         return super().resolved(dim) | {"center": self.center or [0.0] * dim}
@@ -328,7 +328,8 @@ class BoxSpec(SetSpec):
 
     def build(self, dim: int) -> Box:
         lower, upper = np.array(self.lower), np.array(self.upper)
-        return Box((lower + upper) / 2, self.inradius(dim), self.reach(), lower, upper)
+        diameter = float(np.linalg.norm(upper - lower))
+        return Box((lower + upper) / 2, self.inradius(dim), self.reach(), diameter, lower, upper)
 
     def check(self, dim: int) -> None:
         if len(self.lower) != dim:
@@ -351,8 +352,8 @@ class SimplexSpec(SetSpec):
         return self.total
 
     def build(self, dim: int) -> Simplex:
-        inradius = self.inradius(dim)
-        return Simplex(np.full(dim, inradius), inradius, self.reach(), self.total)
+        inradius, diameter = self.inradius(dim), self.total * (math.sqrt(2) if dim > 1 else 1.0)
+        return Simplex(np.full(dim, inradius), inradius, self.reach(), diameter, self.total)
 
 
 FeasibleSetSpec = Annotated[BallSpec | BoxSpec | SimplexSpec, Field(discriminator="kind")]
