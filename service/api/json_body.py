@@ -18,14 +18,8 @@ from typing import Any, Literal, NamedTuple
 from jiter import from_json
 from starlette.types import Message, Receive
 
+from .. import errors
 from ..cooperative import LARGE_INPUT_BYTES, FairYield
-from ..errors import (
-    InvalidRequestError,
-    PayloadTooLargeError,
-    RequestTimeoutError,
-    ServiceError,
-    UnsupportedMediaTypeError,
-)
 from ..learners.specs import MAX_COUNT
 from ..models.events import MAX_NAMES, Event, PlainEvents
 from ..settings import Settings
@@ -95,15 +89,15 @@ async def receive_rest(message: Message, limit: int, receive: Receive, seconds: 
         async with asyncio.timeout(seconds):
             while True:
                 if message["type"] == "http.disconnect":
-                    raise InvalidRequestError("The body was cut off")
+                    raise errors.InvalidRequestError("The body was cut off")
                 body += message.get("body", b"")
                 if len(body) > limit:
-                    raise PayloadTooLargeError(f"The body may have {limit} bytes")
+                    raise errors.PayloadTooLargeError(f"The body may have {limit} bytes")
                 if not message.get("more_body"):
                     return bytes(body)
                 message = await receive()
     except TimeoutError as error:
-        raise RequestTimeoutError from error
+        raise errors.RequestTimeoutError from error
 
 
 def check_media_type(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
@@ -118,9 +112,9 @@ def check_media_type(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Non
     if not encodings and (types == [b"application/json"] or (not types and body == b"{}")):
         return
     if any(encoding.strip().lower() != b"identity" for encoding in encodings):
-        raise UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")
+        raise errors.UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")
     if len(types) != 1 or not _is_json(types[0].decode("latin-1")):
-        raise UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8), once")
+        raise errors.UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8), once")
 
 
 def _is_json(media_type: str) -> bool:
@@ -169,10 +163,10 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
             parse_int=partial(_number, int),
             parse_float=partial(_number, float),
         ).decode(body.decode("utf-8"))
-    except ServiceError:
+    except errors.ServiceError:
         raise
     except RecursionError as error:
-        raise InvalidRequestError("The body has too many objects and arrays within each other") from error
+        raise errors.InvalidRequestError("The body has too many objects and arrays within each other") from error
     except ValueError as error:
         # It says where a text ceases to be JSON, without the text.
         where = ""
@@ -180,16 +174,16 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
             where = f": line {error.lineno}, column {error.colno}; names and texts stand in double quotes"
         elif isinstance(error, UnicodeDecodeError):
             where = f": byte {error.start} is not UTF-8"
-        raise InvalidRequestError(f"The body is not valid JSON{where}") from error
+        raise errors.InvalidRequestError(f"The body is not valid JSON{where}") from error
     if not isinstance(value, dict):
         text = "The body must be a JSON object"
         if isinstance(value, list) and value and isinstance(value[0], dict):
             text += '; post a list of events to /feedbacks as {"events": [...]}'
-        raise InvalidRequestError(text)
+        raise errors.InvalidRequestError(text)
     learner = value.get("learner")
     allowed = learner.get("probabilities") if isinstance(learner, dict) else None
     if large and [id(each) for each in large] != [id(allowed)]:
-        raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
+        raise errors.InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
     return value
 
 
@@ -201,7 +195,7 @@ def _check_parts(body: bytes, limits: PartLimits) -> None:
     body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = body.count(b'"')
     if quotes > 2 * limits.texts or not limits.allow(b"".join(body.split(b'"')[::2]), quotes):
-        raise InvalidRequestError("The body has too many parts")
+        raise errors.InvalidRequestError("The body has too many parts")
 
 
 # The JSON decoder lets other threads run only where it calls Python, so numbers are read by functions of ours.
@@ -209,7 +203,7 @@ def _check_parts(body: bytes, limits: PartLimits) -> None:
 
 def _number(kind: Callable[[str], Any], text: str) -> Any:
     if len(text) > MAX_DIGITS:
-        raise InvalidRequestError(f"A number has more than {MAX_DIGITS} characters")
+        raise errors.InvalidRequestError(f"A number has more than {MAX_DIGITS} characters")
     return kind(text)
 
 
@@ -217,14 +211,14 @@ def _unique(large: list[dict[str, Any]], pairs: list[tuple[str, Any]]) -> dict[s
     """Make an object of its fields; one with many is added to ``large``."""
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise InvalidRequestError("The body names a field twice")
+        raise errors.InvalidRequestError("The body names a field twice")
     if len(pairs) > MAX_FIELDS:
         large.append(value)
     return value
 
 
 def _no_constant(name: str) -> Any:
-    raise InvalidRequestError(f"{name} is not a JSON number")
+    raise errors.InvalidRequestError(f"{name} is not a JSON number")
 
 
 # -- Lists that are too long are found before they are validated: validating them keeps all other requests
@@ -258,7 +252,7 @@ def _check(value: Any, limits: Mapping[str, int], place: str = "", index: int | 
     for name, limit in limits.items():
         listed = _inner(value, name)
         if isinstance(listed, list) and len(listed) > limit:
-            raise InvalidRequestError.of(place + name, f"at most {limit} in one call", index)
+            raise errors.InvalidRequestError.of(place + name, f"at most {limit} in one call", index)
 
 
 def _inner(value: Any, name: str) -> Any:

@@ -10,16 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
 
-from .. import api_keys
+from .. import api_keys, errors
 from ..api_keys import ApiKey, Role, needs_keys
-from ..errors import (
-    CrossSiteError,
-    ForbiddenError,
-    ForeignHostError,
-    ServiceError,
-    UnauthorizedError,
-    UnknownSessionError,
-)
 from ..learners import REGISTRY
 from ..settings import Settings
 from ..telemetry.logs import KEY_IN_SCOPE
@@ -77,13 +69,13 @@ class LocalRequests:
         for host in named - self._hosts - {self._own}:
             is_here = is_local(host) or (not self._on_loopback and _is_private(host))
             if not is_here and ANY not in self._hosts:
-                raise ForeignHostError
+                raise errors.ForeignHostError
         origins = {value for name, value in given if name == b"origin"}
         if not all(self._is_welcome(origin, named) for origin in origins):
-            raise CrossSiteError
+            raise errors.CrossSiteError
         listed = ANY in self._origins or (origins and origins <= self._origins)
         if (b"sec-fetch-site", "cross-site") in given and not listed:
-            raise CrossSiteError
+            raise errors.CrossSiteError
 
     def _is_welcome(self, origin: str, named: set[str]) -> bool:
         """Return whether a page may send requests: one of this service, a local name, or an allowed origin."""
@@ -146,7 +138,7 @@ def _is_private(host: str) -> bool:
 _MAY_ONLY: Mapping[Role, str] = {
     "reader": "This API key may only read",
     "client": "This API key may only act, send feedback and view sessions",
-    "admin": ForbiddenError.title,
+    "admin": errors.ForbiddenError.title,
 }
 
 
@@ -178,7 +170,7 @@ class KeyCheck:
         # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
         roles = access.roles if access is not None and match is Match.FULL else ADMINS
         if key.role not in roles:
-            raise ForbiddenError(_MAY_ONLY[key.role])
+            raise errors.ForbiddenError(_MAY_ONLY[key.role])
         if key.session_prefix:
             _check_prefix(key.session_prefix, scope["path"], access)
 
@@ -191,12 +183,12 @@ class KeyCheck:
     def _identify(self, scope: Scope) -> ApiKey:
         secrets = _secrets(scope)
         if len(secrets) > 1:
-            raise UnauthorizedError("The request carries more than one API key")
+            raise errors.UnauthorizedError("The request carries more than one API key")
         if not any(secrets):
-            raise UnauthorizedError.of("and the request has none")
+            raise errors.UnauthorizedError.of("and the request has none")
         key = api_keys.find(secrets[0], self._runtime.api_keys.keys)
         if key is None:
-            raise UnauthorizedError.of("and the service does not know the one in the request")
+            raise errors.UnauthorizedError.of("and the service does not know the one in the request")
         return key
 
 
@@ -219,9 +211,9 @@ def _check_prefix(prefix: str, path: str, access: Access | None) -> None:
     if access is not None and access.names_no_session:
         return
     if session_id and not session_id.startswith(prefix):
-        raise UnknownSessionError
+        raise errors.UnknownSessionError
     if access is not None and access.of_all_sessions:
-        raise ForbiddenError("Metrics cover all sessions; this API key has a session prefix")
+        raise errors.ForbiddenError("Metrics cover all sessions; this API key has a session prefix")
 
 
 # -- The values that labels of metrics can have: known from the code, so that requests add none.
@@ -233,4 +225,4 @@ def labels() -> Labels:
     for route in ROUTES:
         methods = route.methods if isinstance(route, APIRoute) else ("GET",)
         routes += [(method, getattr(route, "path", "")) for method in methods or ()]
-    return Labels(routes, sorted({error.code for error in ServiceError.__subclasses__()}), REGISTRY)
+    return Labels(routes, sorted({error.code for error in errors.ServiceError.__subclasses__()}), REGISTRY)

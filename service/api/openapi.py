@@ -16,17 +16,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from .. import errors
 from ..api_keys import needs_keys
-from ..errors import (
-    ClientGoneError,
-    FieldError,
-    InvalidRequestError,
-    MethodNotAllowedError,
-    NotFoundError,
-    ServiceError,
-    SurplusFeedbackError,
-    UnauthorizedError,
-)
 from ..learners import REGISTRY
 from ..learners.base import Posted
 from ..learners.specs import ArmsSpec
@@ -88,26 +79,28 @@ _OUTSIDE = "loss must lie in [-10.0, 10.0]"
 
 
 _SHOWN = (
-    UnauthorizedError.of("and the request has none"),
-    SurplusFeedbackError(
+    errors.UnauthorizedError.of("and the request has none"),
+    errors.SurplusFeedbackError(
         "2 events for 1 outstanding decision: 1 too many for their arms; act first, or leave such events out with "
         "?on_surplus=skip",
         indexes=[1],
     ),
-    InvalidRequestError(f"events[1].loss: {_OUTSIDE}", errors=[FieldError("loss", _OUTSIDE, 1)], indexes=[1]),
+    errors.InvalidRequestError(
+        f"events[1].loss: {_OUTSIDE}", errors=[errors.FieldError("loss", _OUTSIDE, 1)], indexes=[1]
+    ),
 )
-_NO_ROUTES = {NotFoundError, MethodNotAllowedError, ClientGoneError}
+_NO_ROUTES = {errors.NotFoundError, errors.MethodNotAllowedError, errors.ClientGoneError}
 """Errors that no described route answers."""
-_ERRORS = {each.code: each() for each in ServiceError.__subclasses__() if each not in _NO_ROUTES}
+_ERRORS = {each.code: each() for each in errors.ServiceError.__subclasses__() if each not in _NO_ROUTES}
 # Those of one status are described in the order of their classes.
 _ERRORS |= {error.code: error for error in _SHOWN}
 
 
 def _problem(status: int, note: str = "") -> dict[str, Any]:
-    errors = {code: error for code, error in _ERRORS.items() if error.status == status}
-    examples = {code: {"value": problem_fields(error)} for code, error in errors.items()}
+    known = {code: error for code, error in _ERRORS.items() if error.status == status}
+    examples = {code: {"value": problem_fields(error)} for code, error in known.items()}
     schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-    description = ", ".join(errors) + note
+    description = ", ".join(known) + note
     return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
 
 

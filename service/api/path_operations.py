@@ -48,13 +48,11 @@ _MARKS = (params.Param, params.Body, params.Depends)
 """What FastAPI puts into annotations to say where a parameter comes from."""
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 REQUIRED = inspect.Parameter.empty
-_CARRIED_OUT = frozenset(
-    {
-        *("methods", "name", "status_code", "response_class", "response_model", "responses", "openapi_extra"),
-        *("tags", "summary", "description", "response_description", "deprecated", "operation_id", "callbacks"),
-        *("include_in_schema", "generate_unique_id_function", "dependency_overrides_provider"),
-    }
-)
+_CARRIED_OUT = {
+    *("methods", "name", "status_code", "response_class", "response_model", "responses", "openapi_extra"),
+    *("tags", "summary", "description", "response_description", "deprecated", "operation_id", "callbacks"),
+    *("include_in_schema", "generate_unique_id_function", "dependency_overrides_provider"),
+}
 """Options of a route that find it or describe it. All others change how FastAPI would read or answer a request."""
 _KNOWN = inspect.signature(APIRoute).parameters
 

@@ -13,21 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from ..errors import (
-    MAX_ANSWER,
-    MAX_INDEXES,
-    MAX_LISTED,
-    MAX_MESSAGE,
-    FieldError,
-    FieldValueError,
-    InternalError,
-    InvalidRequestError,
-    MethodNotAllowedError,
-    NotFoundError,
-    ServiceError,
-    StateCorruptError,
-    UnauthorizedError,
-)
+from .. import errors
 from ..learners import REGISTRY
 from ..learners.fixed import BY_LABEL, BY_POSITION
 from ..learners.specs import FEASIBLE_SETS
@@ -61,18 +47,18 @@ _LOSS = ("ArmEvent", "loss")
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
-def from_pydantic_errors(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
+def from_pydantic_errors(wrong: Iterable[Mapping[str, Any]]) -> errors.InvalidRequestError:
     """Make one error of all that pydantic found; its text is about the first.
 
     Parameters
     ----------
-    errors : with ``type``, ``loc``, ``msg`` and, for unions, ``ctx``, as ``ValidationError.errors()`` gives them
+    wrong : with ``type``, ``loc``, ``msg`` and, for unions, ``ctx``, as ``ValidationError.errors()`` gives them
     """
-    found = [_field_error(error) for error in errors]
-    return InvalidRequestError.of_all(found) if found else InvalidRequestError()
+    found = [_field_error(error) for error in wrong]
+    return errors.InvalidRequestError.of_all(found) if found else errors.InvalidRequestError()
 
 
-def _field_error(error: Mapping[str, Any]) -> FieldError:
+def _field_error(error: Mapping[str, Any]) -> errors.FieldError:
     place: Sequence[Any] = error["loc"]
     index = None
     if len(place) > 2 and place[1] == "events" and isinstance(place[2], int):
@@ -81,7 +67,7 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
     if error["type"].startswith("union_tag_"):
         names.append("kind")
     cause = error.get("ctx", {}).get("error")
-    if isinstance(cause, FieldValueError):
+    if isinstance(cause, errors.FieldValueError):
         names.append(cause.field)
     if not names:
         names = [f"events[{index}]" if index is not None else str(place[0])]
@@ -91,7 +77,7 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
     if error["type"] == "int_type" and names[-1] == "arm":
         message += ", the index of an arm; or use label"
     unknown = error["type"] == "extra_forbidden"
-    return FieldError(".".join(names), message, index, logged_as=_UNKNOWN if unknown else None)
+    return errors.FieldError(".".join(names), message, index, logged_as=_UNKNOWN if unknown else None)
 
 
 def _names(place: Sequence[Any], kind: str) -> list[str]:
@@ -141,28 +127,28 @@ class Problem(Described):
     errors: list[ProblemError] | None = None
 
 
-def problem_fields(error: ServiceError) -> dict[str, Any]:
+def problem_fields(error: errors.ServiceError) -> dict[str, Any]:
     """Return the fields of a problem: below 10 kB as JSON, and never the input in full."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": error.title,
         "status": error.status,
         "code": error.code,
-        "detail": _clipped(error.detail, 2 * MAX_MESSAGE),
+        "detail": _clipped(error.detail, 2 * errors.MAX_MESSAGE),
     }
     if error.indexes:
-        body["indexes"] = list(error.indexes[:MAX_INDEXES])
+        body["indexes"] = list(error.indexes[: errors.MAX_INDEXES])
     if error.errors:
         body["errors"] = [
             {"index": each.index, "field": _clipped(each.field), "message": _clipped(each.message)}
-            for each in error.errors[:MAX_LISTED]
+            for each in error.errors[: errors.MAX_LISTED]
         ]
-        while len(body["errors"]) > 1 and len(json.dumps(body)) >= MAX_ANSWER:
+        while len(body["errors"]) > 1 and len(json.dumps(body)) >= errors.MAX_ANSWER:
             body["errors"].pop()
     return body
 
 
-def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:
+def problem(error: errors.ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:
     """Make the response for an error.
 
     Parameters
@@ -172,7 +158,7 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     headers : further ones; None for none
     """
     extra = dict(headers or {})
-    if isinstance(error, UnauthorizedError):
+    if isinstance(error, errors.UnauthorizedError):
         extra["WWW-Authenticate"] = 'Bearer realm="delayed-bandits"'
     if error.retry:
         extra["Retry-After"] = str(retry_after)
@@ -182,7 +168,7 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     return Response(json.dumps(problem_fields(error)), error.status, extra, MEDIA_TYPE)
 
 
-def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
+def _clipped(text: str, size: int = errors.MAX_MESSAGE) -> str:
     """Cut a text to what takes at most ``size`` bytes in the answer, escapes included."""
     text = text[:size]
     while (takes := len(json.dumps(text)) - 2) > size:
@@ -211,17 +197,17 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> Callable[[Scope
     def answer(scope: Scope, error: Exception) -> Response:
         headers: dict[str, str] = {}
         if isinstance(error, HTTPException):
-            if error.status_code == MethodNotAllowedError.status:
+            if error.status_code == errors.MethodNotAllowedError.status:
                 headers["Allow"] = _methods(scope)
-                error = MethodNotAllowedError.of(headers["Allow"])
+                error = errors.MethodNotAllowedError.of(headers["Allow"])
             else:  # Of a file that can't be read, or is not there.
-                error = NotFoundError()
-        elif isinstance(error, StateCorruptError):
+                error = errors.NotFoundError()
+        elif isinstance(error, errors.StateCorruptError):
             log.error("%s: session %.128s", error.title, scope.get("path_params", {}).get("session_id", ""))
-        elif not isinstance(error, ServiceError):
+        elif not isinstance(error, errors.ServiceError):
             fields = {"request_id": scope[ID_IN_SCOPE].decode("ascii")}
             log.error("request failed", exc_info=error, extra={"fields": fields})
-            error = InternalError()
+            error = errors.InternalError()
         metrics.problems[error.code]()
         scope[ERROR_IN_SCOPE] = error  # For the log line.
         # The scope is kept as long as the connection is idle, and the error's frames would keep the body.
@@ -231,6 +217,6 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> Callable[[Scope
     async def handle(request: Request, error: Exception) -> Response:
         return answer(request.scope, error)
 
-    for kind in (ServiceError, HTTPException, Exception):
+    for kind in (errors.ServiceError, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
     return answer
