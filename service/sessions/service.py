@@ -57,11 +57,9 @@ class Sessions:
         self.sampler = Sampler(store, cache, reader)
         self.schemas = schemas or Schemas(store)
         self._committer = Committer(store, cache, self._metrics, self.schemas)
-        self._queues = SessionQueues(
-            self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
-        )
-        self.submit, self.drained = self._queues.submit, self._queues.drained
-        creator = Creator(store, cache, reader, self._queues, self._limits, self._metrics, self.schemas)
+        self.queues = SessionQueues(self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting)
+        self.submit, self.drained = self.queues.submit, self.queues.drained
+        creator = Creator(store, cache, reader, self.queues, self._limits, self._metrics, self.schemas)
         self.create, self.restore = creator.create, creator.restore
 
     async def delete(self, session_id: str) -> None:
@@ -112,7 +110,7 @@ class Sessions:
         snapshot, cached = await self._reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
         operation = ChangeArms(limits, viewer(session_id, snapshot, cached), **labels, idempotency=key)
-        return await self._queues.submit(session_id, operation)
+        return await self.queues.submit(session_id, operation)
 
     async def change(self, session_id: str, fields: Mapping[str, Any], key: Idempotency | None) -> Answer:
         """Change a session's window, idle time or floor, and answer with its view as of that commit.
@@ -135,12 +133,7 @@ class Sessions:
         def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
             return viewer(session_id, snapshot, cached._replace(stored=stored))(run, extends_deadline)
 
-        return await self._queues.submit(session_id, ChangeSession(fields, view, idempotency=key))
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for a commit, or are in one."""
-        return self._queues.waiting
+        return await self.queues.submit(session_id, ChangeSession(fields, view, idempotency=key))
 
 
 # -- Whether the store can commit now, answered within a second.

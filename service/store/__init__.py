@@ -9,12 +9,8 @@ from .base import Store, StoreOptions
 PLAIN_URL = re.compile(r"redis://([\w.~%:-]*@)?[A-Za-z0-9.-]+(:([1-9]\d{0,3}|[1-5]\d{4}))?(/\d{0,9})?", re.ASCII)
 """A server, perhaps with user, password, port and database. ``open_store`` takes every such URL."""
 MEMORY, EMBEDDED = "memory", "embedded"
-SCHEMES = frozenset(
-    {
-        *(MEMORY, EMBEDDED, "unix"),
-        *(f"{scheme}{kind}" for scheme in ("redis", "rediss") for kind in ("", "+sentinel", "+cluster")),
-    }
-)
+_OF_REDIS = [f"{scheme}{kind}" for scheme in ("redis", "rediss") for kind in ("", "+sentinel", "+cluster")]
+SCHEMES = frozenset({MEMORY, EMBEDDED, "unix", *_OF_REDIS})
 
 
 def _scheme_of(url: str) -> str:
