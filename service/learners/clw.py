@@ -25,11 +25,6 @@ from .specs import ArmsSpec, MaxDelay, NullIs, OneRateSpec
 
 NO_ARM = -1
 """The arm in force after that was removed, until the next slot draws."""
-ScheduleKind = Annotated[
-    Literal["blocks", "random"],
-    Field(description="Update every 2 max_delay slots, or at random times about as often."),
-    NullIs("blocks"),
-]
 
 
 BaseKind = Annotated[
@@ -46,7 +41,8 @@ class CompositeSpec(Spec):
     """A learner that is wrapped: what its schedule follows from."""
 
     max_delay: MaxDelay
-    schedule: ScheduleKind = "blocks"
+    schedule: Annotated[Literal["blocks", "random"], NullIs("blocks")] = "blocks"
+    """Update every 2 max_delay slots, or at random times about as often."""
 
     @model_validator(mode="after")
     def _window_is_kept(self) -> Self:

@@ -88,6 +88,7 @@ def shown_as_is(what: str) -> BeforeValidator:
 
 Label = Annotated[str, shown_as_is("label"), Field(min_length=1, max_length=MAX_LABEL)]
 """A label that an arm is given."""
+Labels = Annotated[list[Label], Field(fail_fast=True, min_length=1, description="Labels of the arms.")]
 
 
 class ArmsSpec(Spec):
@@ -97,9 +98,7 @@ class ArmsSpec(Spec):
     """The setting that limits the arms of this learner's sessions."""
 
     n_arms: Annotated[Whole, Field(ge=1, le=MAX_COUNT)] | None = None
-    arms: Annotated[list[Label], Field(fail_fast=True, min_length=1, description="Labels of the arms.")] | None = (
-        None
-    )
+    arms: Labels | None = None
 
     @model_validator(mode="after")
     def _one_way_to_name_arms(self) -> ArmsSpec:
@@ -235,6 +234,7 @@ SMALLEST_RELATIVE_PERTURBATION = 1e-12
 """A smaller perturbation, relative to the largest coordinate, vanishes when x + delta e_k is rounded."""
 
 Coordinate = Annotated[float, Field(ge=-LARGEST_COORDINATE, le=LARGEST_COORDINATE, allow_inf_nan=False)]
+Center = Annotated[list[Coordinate], Field(fail_fast=True, description="Center (default: the origin).")]
 Size = Annotated[float, Field(gt=0, le=LARGEST_COORDINATE, allow_inf_nan=False)]
 
 
@@ -277,9 +277,7 @@ class BallSpec(SetSpec):
     kind: Literal["ball"] = "ball"
     radius: Size
     """Radius of the ball."""
-    center: (
-        Annotated[list[Coordinate], Field(fail_fast=True, description="Center (default: the origin).")] | None
-    ) = None
+    center: Center | None = None
 
     def inradius(self, dim: int) -> float:  # noqa: ARG002 - other sets need it
         return self.radius
