@@ -186,7 +186,7 @@ class StoreUnavailableError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """Too many requests wait in this worker, or it is stopping. Retry with the same ids."""
+    """Too many requests wait in this worker, or this one too long, or it is stopping. Retry with the same ids."""
 
     status, code, title, retry = 503, "overloaded", "Too many requests are waiting", True
 

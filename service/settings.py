@@ -198,6 +198,8 @@ class Settings(BaseModel):
     """Largest number of requests of one session that wait in a worker."""
     max_waiting: Count = 10_000
     """Largest number of requests of all sessions that wait in a worker."""
+    max_wait_seconds: Seconds = 5
+    """Time after which a call that still waits for its session is not done, and answered with 503."""
     max_acts: Count = 1000
     """Largest `count` of one `acts` call."""
     max_act_cells: Count = 1_000_000

@@ -333,6 +333,8 @@ class Operation(ABC):
     """The request's idempotency key."""
     is_gone: Callable[[], bool] | None = None
     """Whether the client has left: the operation is not applied then. None: it is applied in any case."""
+    waited: float = 0.0
+    """Seconds for which it has waited already when it is submitted."""
 
     @property
     def weight(self) -> int:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextvars import Context, copy_context
@@ -271,7 +272,9 @@ class Committer:
 
 MAX_BATCH_WEIGHT = 2_000
 """Acts and events committed together, beyond the first request."""
-_Waiting = tuple[Operation, asyncio.Future[Answer], Context]
+LATE = "This request has waited too long for its session, and was not done"
+_Waiting = tuple[Operation, asyncio.Future[Answer], Context, float]
+"""What waits, its answer, where it was asked, and the moment from which on it has waited too long."""
 
 
 class SessionQueues:
@@ -281,10 +284,12 @@ class SessionQueues:
     ----------
     committer : of this worker, which commits the batches
     max_queue, max_waiting : requests that may wait for one session, and for all together
+    max_wait : seconds; a request that has waited for so long when its batch would begin is refused
     """
 
-    def __init__(self, committer: Committer, *, max_queue: int, max_waiting: int) -> None:
+    def __init__(self, committer: Committer, max_queue: int, max_waiting: int, max_wait: float) -> None:
         self._committer = committer
+        self._max_wait = max_wait
         self._max_queue = max_queue
         self._max_waiting = max_waiting
         self.waiting = 0
@@ -306,7 +311,8 @@ class SessionQueues:
         ------
         ServiceError
             as the operation, or the store, refuses it: nothing of it is applied then, except that after a
-            ``StoreUnavailableError`` it may be. ``OverloadedError`` if too many requests wait.
+            ``StoreUnavailableError`` it may be. ``OverloadedError`` if too many requests wait, or this one has
+            waited too long.
         """
         if (queue := self._queues.get(session_id)) is None and not is_id(session_id):
             raise UnknownSessionError
@@ -314,11 +320,14 @@ class SessionQueues:
             raise OverloadedError("Too many requests are waiting")
         if queue is not None and len(queue) >= self._max_queue:
             raise OverloadedError("Too many requests are waiting for this session")
+        if operation.waited >= self._max_wait:
+            raise OverloadedError(LATE)
         self.waiting += 1
         try:
             if queue is not None:
                 future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-                queue.append((operation, future, copy_context()))
+                late = time.monotonic() + self._max_wait - operation.waited
+                queue.append((operation, future, copy_context(), late))
                 return await future
             queue = self._queues[session_id] = deque()
             try:
@@ -349,16 +358,20 @@ class SessionQueues:
 
     async def _commit_batches(self, session_id: str, queue: deque[_Waiting]) -> None:
         while queue:
-            batch, weight = list[_Waiting](), 0
+            batch, weight, now = list[_Waiting](), 0, time.monotonic()
             while queue and (not batch or weight + queue[0][0].weight <= MAX_BATCH_WEIGHT):
                 each = queue.popleft()
-                if not each[1].cancelled():
+                if each[1].cancelled():
+                    continue
+                if now >= each[3]:
+                    each[1].set_exception(OverloadedError(LATE))
+                else:
                     batch.append(each)
                     if queue:  # If it is the last, what it weighs is of no use.
                         weight += each[0].weight
             if not batch:
                 continue
-            operations, futures, contexts = zip(*batch, strict=True)
+            operations, futures, contexts, _ = zip(*batch, strict=True)
             BATCH_CONTEXTS.set(contexts)
             results = await self._committer.commit(session_id, operations)
             for future, result in zip(futures, results, strict=True):

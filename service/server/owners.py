@@ -33,7 +33,7 @@ from zlib import crc32
 from starlette.types import Scope
 
 from ..errors import OverloadedError
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, WAITED
 from .pool import Board
 
 if TYPE_CHECKING:
@@ -164,8 +164,12 @@ class Owners:
             answer = await asked.answer
         finally:
             self._asked.pop(number, None)
+        if answer is None:
+            scope[WAITED] = time.monotonic() - asked.at
+            return None
         if not answer:
-            if answer is None or _counts_once(scope, body):
+            # It may be done already: it does not count as one that has waited, which would be answered as not done.
+            if _counts_once(scope, body):
                 return None
             raise OverloadedError(UNKNOWN)
         *answered, error = answer
@@ -221,11 +225,12 @@ class Owners:
         sender, asked_at, key_name, scope, body = request
         # In this order: what its sender finds unread for so long that it passes this owner over is old here.
         self._shared[self._worker][sender] = number
-        is_old = time.monotonic() - asked_at > OLD_SECONDS
+        waited = time.monotonic() - asked_at
         key = next((key for key in self._server.runtime.api_keys.keys if key.name == key_name), None)
-        if is_old or self._server.should_exit or (key is None and key_name is not None):
+        if waited > OLD_SECONDS or self._server.should_exit or (key is None and key_name is not None):
             connection.say(number, None)
             return
+        scope[WAITED] = waited
         if key is not None:
             scope[KEY_IN_SCOPE] = key
         connection.is_gone[number] = False

@@ -57,7 +57,8 @@ class Sessions:
         self.sampler = Sampler(store, cache, reader)
         self.schemas = schemas or Schemas(store)
         self._committer = Committer(store, cache, self._metrics, self.schemas)
-        self.queues = SessionQueues(self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting)
+        limits = (settings.max_queue, settings.max_waiting, settings.max_wait_seconds)
+        self.queues = SessionQueues(self._committer, *limits)
         self.submit, self.drained = self.queues.submit, self.queues.drained
         creator = Creator(store, cache, reader, self.queues, self._limits, self._metrics, self.schemas)
         self.create, self.restore = creator.create, creator.restore

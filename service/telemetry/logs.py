@@ -32,6 +32,8 @@ KEY_IN_SCOPE = "bandit.api_key"
 """The API key of the request; it is not there where the service has no keys."""
 ERROR_IN_SCOPE = "bandit.error"
 """The error that the request was answered with, if any."""
+WAITED = "bandit.waited"
+"""Seconds for which a request has waited for the worker that owns its session; there only if it was handed over."""
 IS_GONE = "bandit.is_gone"
 """Among the extensions of the scope: a function that says whether the client has left. Not every server sets it."""
 

@@ -1,6 +1,7 @@
 """Acts and feedback over HTTP: as the run in process, in batches, at once, and as people's programs write them."""
 
 import asyncio
+import json
 import random
 
 import pytest
@@ -9,6 +10,8 @@ from service.engine.ledger import ArmFeedback, LossRange, Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
 from service.store.memory import MemoryStore
+from service.telemetry.logs import WAITED
+from tests.support.asgi import JSON
 from tests.support.one_session import view
 
 
@@ -131,6 +134,29 @@ async def test_more_requests_than_may_wait_are_turned_away(make_client, monkeypa
     assert all(answer.json()["code"] == "overloaded" and answer.headers["Retry-After"] == "1" for answer in refused)
     assert sum([(await view(client, path))["slot"] for path in paths]) == len(answers) - len(refused) > 0
     assert (await client.post(f"{paths[0]}/act")).status_code == 200
+
+
+CALLS = {
+    "act": {},
+    "acts": {"count": 2},
+    "feedback": {"arm": 0, "loss": 1},
+    "feedbacks": {"events": [{"arm": 0, "loss": 1}]},
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_call_that_has_waited_too_long_for_its_owner_is_not_done(make_client, call):
+    client = await make_client(max_wait_seconds=0.4)
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 3}})
+    scope = {"method": "POST", "path": f"/v1/sessions/s/{call}", "query_string": b"", "headers": JSON}
+    carry_out, body = client._transport.app.requests.carry_out, json.dumps(CALLS[call]).encode()
+    status, headers, problem = await carry_out(scope | {WAITED: 0.4}, body)
+    in_time, *_ = await carry_out(scope | {WAITED: 0.3}, body)
+
+    assert (status, json.loads(problem)["code"]) == (503, "overloaded")
+    assert dict(headers)[b"retry-after"] == b"1"
+    assert in_time == (409 if "feedback" in call else 200)
+    assert (await view(client, "/v1/sessions/s"))["slot"] == {"act": 1, "acts": 2}.get(call, 0)
 
 
 GOOD = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,6 +98,29 @@ async def test_a_client_that_gave_up_harms_nobody_and_its_sent_commit_counts(sto
 
     assert [isinstance(answer, asyncio.CancelledError) for answer in answers] == [False, True, False]
     assert await slot_in(store) == 3
+
+
+@pytest.mark.parametrize("asked", [[(0, 4.9), (0, 0), (3, 0), (0, 0), (3, 2), (3, 1.9)], [(0, 0), (0, 0)]])
+async def test_what_has_waited_too_long_when_its_batch_would_begin_is_not_done(store, monkeypatch, asked):
+    """When each was submitted, and how long it had waited before; the first begins at once, and is waited for."""
+    queues, now = queues_on(store, max_wait=5), [0]
+    monkeypatch.setattr(committer, "time", SimpleNamespace(monotonic=lambda: now[-1]))
+    store.gate.clear()
+    tasks = []
+    for seconds, waited in asked:
+        now.append(seconds)
+        each = Act(1, 10**6, single=True, waited=waited)
+        tasks.append(asyncio.create_task(queues.submit("s", each)))
+        await asyncio.sleep(0)
+    now.append(5)
+    store.gate.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    await queues.drained()
+
+    late = [seconds <= waited for seconds, waited in asked[1:]]
+    assert [isinstance(answer, OverloadedError) for answer in answers] == [False, *late]
+    assert await slot_in(store) == len(asked) - sum(late)
+    assert len(store.commits) == 1 + (not all(late))
 
 
 async def test_a_request_that_breaks_fails_alone(store, queues):

@@ -28,7 +28,7 @@ from service.errors import OverloadedError
 from service.server import owners as module
 from service.server.owners import OLD_SECONDS, SILENT_SECONDS, Owners
 from service.server.pool import Board
-from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
+from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, WAITED
 from tests.support.api_keys import ADMIN, KEYS, bearer
 from tests.support.http import http_client
 from tests.support.real_redis import RedisServer
@@ -110,6 +110,7 @@ async def test_the_owner_answers_what_changes_its_session(two: Two) -> None:
     assert two.answer == (201, [(b"a", b"b")], b"body!")
     sent = {b"content-type": b"json", b"traceparent": b"00"}
     assert dict(two.second.begun[0]["headers"]) == sent
+    assert 0 < two.second.begun[0][WAITED] < OLD_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -159,6 +160,7 @@ async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_o
     two.second.answer = die
     if again:
         assert not await two.ask(path, body, **options)
+        assert WAITED not in two.scope  # It may be done: that it was not is what late calls are told.
     else:
         with pytest.raises(OverloadedError, match="send it again"):
             await two.ask(path, body, **options)
@@ -194,6 +196,7 @@ async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(tw
     two.first.owners.look()
 
     assert not await asked
+    assert two.scope[WAITED] > SILENT_SECONDS
     begin(*late[0])
     assert two.second.begun == []
     assert OLD_SECONDS < SILENT_SECONDS

@@ -14,10 +14,10 @@ from service.store.base import DOUBLE, GROUP, INCREMENT, Commit, NewSession, Row
 from service.telemetry.metrics import Labels, Metrics
 
 
-def queues_on(store: Store) -> SessionQueues:
+def queues_on(store: Store, max_wait: float = 60) -> SessionQueues:
     """The queues of one worker on a store, with a cache of its own."""
     committer = Committer(store, SessionCache(10), Metrics(Labels()), Schemas(store))
-    return SessionQueues(committer, max_queue=1000, max_waiting=10_000)
+    return SessionQueues(committer, max_queue=1000, max_waiting=10_000, max_wait=max_wait)
 
 
 def sessions_on(store: Store, **settings: Any) -> Sessions:

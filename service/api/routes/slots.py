@@ -10,6 +10,7 @@ from ...errors import InvalidRequestError
 from ...models.events import Event, PlainEvents, Surplus
 from ...sessions.act import Act as ActOperation
 from ...sessions.feedback import SettleFeedback
+from ...telemetry.logs import WAITED
 from ..calls import Call, Reply
 from ..json_body import plain_event, plain_events
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
@@ -98,5 +99,6 @@ async def feedbacks(
 
 async def _submitted(call: Call, session_id: str, operation: ActOperation | SettleFeedback) -> Reply:
     operation.idempotency = await call.idempotency()
+    operation.waited = call.scope.get(WAITED, 0.0)
     answer = await call.runtime.sessions.submit(session_id, operation)
     return Reply(answer.body, 200, answer.replayed)
