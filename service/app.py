@@ -109,7 +109,7 @@ def create_app(
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
     untraced = timed(opened, metrics)
-    readiness = Readiness(untraced)
+    readiness = Readiness(untraced, metrics)
     calls = timed(opened, metrics, None if spans is None else spans.store_call, readiness.on_failure)
     runtime = Runtime(
         settings=settings,

@@ -206,7 +206,7 @@ class Freeze(NamedTuple):
 
     def problems(self, time_factor: float = 1.0) -> list[str]:
         """Return the exceeded time limits, each multiplied by ``time_factor`` first."""
-        limits = [time_factor * bound for bound in (2.0, 1.0, 5.0)]
+        limits = [time_factor * bound for bound in (20.0, 1.0, 5.0)]
         named = zip(self._fields, self, limits, strict=True)
         return [
             f"{name} was {seconds:.2f} s, allowed {limit:g} s" for name, seconds, limit in named if seconds > limit

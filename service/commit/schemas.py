@@ -30,7 +30,7 @@ LEASE_SECONDS = 15.0
 RETRY_SECONDS = 0.5
 """Time from an announcement that failed to the next."""
 LONGEST_SECONDS = 1.0
-"""Time that an announcement may take: a service whose store is away starts all the same."""
+"""Time that the first announcement may take: a service whose store is away starts all the same."""
 OLDEST = min(SCHEMAS)
 
 log = logging.getLogger(__name__)
@@ -84,12 +84,12 @@ class Schemas:
     async def _run(self, is_announced: bool, on_failure: Callable[[str, str], None]) -> None:
         while True:
             await asyncio.sleep(RENEW_SECONDS if is_announced else RETRY_SECONDS)
-            is_announced = await self._renew(on_failure)
+            is_announced = await self._renew(on_failure, RENEW_SECONDS)
 
-    async def _renew(self, on_failure: Callable[[str, str], None]) -> bool:
-        """Announce; return whether that was possible. Nothing that goes wrong ends the task."""
+    async def _renew(self, on_failure: Callable[[str, str], None], seconds: float = LONGEST_SECONDS) -> bool:
+        """Announce; return whether that was possible in time. Nothing that goes wrong ends the task."""
         try:
-            async with asyncio.timeout(LONGEST_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self.announce()
         except TimeoutError:
             on_failure("announce", "the store did not answer in time")

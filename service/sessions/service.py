@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from ..errors import StateCorruptError, StoreUnavailableError, UnknownSessionErr
 from ..models.events import Idempotency
 from ..models.stored import Stored
 from ..settings import Settings
-from ..store.base import NO_CONNECTION, Store
+from ..store.base import NO_ANSWER, NO_CONNECTION, NoAnswerError, Store
 from ..telemetry.metrics import Metrics
 from . import transfer as document
 from .changes import ChangeArms, ChangeSession
@@ -141,6 +142,11 @@ class Sessions:
 
 PING_SECONDS = 0.9
 """A health check answers within a second, also while the store hangs."""
+SLOW_SECONDS = 18.0
+"""A store from which nothing came for so long counts as down, whatever its timeout is: a health check says so
+within 20 seconds."""
+FAILING_SECONDS = 3.0
+"""The same if a commit has failed since the last one that succeeded."""
 WATCH_SECONDS = 1.0
 """Time between two pings while the store fails."""
 SILENT_SECONDS = 30.0
@@ -157,15 +163,21 @@ class Readiness:
     """Pings the store, once for all who ask at the same time, and logs when that begins or ceases to fail.
 
     ``watch`` pings when a call has failed, and until one succeeds, so that the log tells of a failure when it
-    happens.
+    happens. A slow store is not down: while a ping is under way, or had no answer in time, commits tell, and the
+    ping before.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
+        self._metrics = metrics
+        self._found: StoreUnavailableError | None = NoAnswerError(NO_ANSWER)
+        """What the last ping failed with."""
+        self._pinged_at = self._commit_failed_at = -math.inf
+        """Monotonic seconds of the last ping that succeeded, and of the last commit that failed."""
         self._call_failed = asyncio.Event()
         self._silent_until: dict[str, float] = {}
         """Monotonic seconds by reason."""
-        self._pinging: asyncio.Task[str | None] | None = None
+        self._pinging: asyncio.Task[StoreUnavailableError | None] | None = None
         self._last: str | None = None
 
     def on_failure(self, call: str, reason: str) -> None:
@@ -178,6 +190,8 @@ class Readiness:
         """
         self._call_failed.set()
         now = time.monotonic()
+        if call == "commit":
+            self._commit_failed_at = now
         if now >= self._silent_until.get(reason, now):
             if len(self._silent_until) >= MAX_REASONS:
                 self._silent_until.clear()
@@ -196,23 +210,28 @@ class Readiness:
     async def failure(self) -> str | None:
         """Return why the store can't commit now, in words that name no secret; None where it can."""
         if self._pinging is None or self._pinging.done():
-            self._pinging = asyncio.create_task(self._checked())
+            self._pinging = asyncio.create_task(self._ping())
         pinging = self._pinging
-        await asyncio.wait([pinging])
-        return pinging.result()
-
-    async def _checked(self) -> str | None:
-        reason = None
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await self._store.ping()
-        except TimeoutError:
-            reason = "The store did not answer in time"
-        except StoreUnavailableError as error:
-            reason = str(error)
+        await asyncio.wait([pinging], timeout=PING_SECONDS)
+        error = pinging.result() if pinging.done() else self._found or NoAnswerError(NO_ANSWER)
+        if not pinging.done() or isinstance(error, NoAnswerError):
+            now, committed_at = time.monotonic(), self._metrics.committed_at
+            patience = FAILING_SECONDS if self._commit_failed_at > committed_at else SLOW_SECONDS
+            was_there = self._found is None and now - self._pinged_at < SLOW_SECONDS
+            error = None if was_there or now - committed_at < patience else error
+        reason = None if error is None else str(error)
         if reason is not None and reason != self._last:
             log.warning("not ready: %s%s", reason, _ADVICE if reason.startswith(NO_CONNECTION) else "")
         elif reason is None and self._last is not None:
             log.info("ready again")
         self._last = reason
         return reason
+
+    async def _ping(self) -> StoreUnavailableError | None:
+        try:
+            await self._store.ping()
+        except StoreUnavailableError as error:
+            self._found = error
+        else:
+            self._found, self._pinged_at = None, time.monotonic()
+        return self._found

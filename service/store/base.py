@@ -29,6 +29,11 @@ from ..errors import StoreUnavailableError
 
 NO_CONNECTION = "no connection to the store"
 """How the text begins where no server listens at the store's address."""
+NO_ANSWER = "the store did not answer in time"
+
+
+class NoAnswerError(StoreUnavailableError):
+    """No answer came in time: the store is slow, or it answers nothing."""
 
 
 class StoreFullError(StoreUnavailableError):
@@ -628,8 +633,6 @@ class StoreOptions(NamedTuple):
     """Replicas that must acknowledge a commit before clients get their answers; 0 waits for none."""
     replica_seconds: float = 1.0
     """Timeout for these replicas."""
-    ping_seconds: float = 0.8
-    """Timeout of ``ping``, retries included."""
     data_folder: Path | None = None
     """Where an embedded store writes, to notice a disk that gets full; None for other stores."""
     on_plain_commit: Callable[[], None] = lambda: None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import os
 import platform
 import struct
@@ -100,6 +101,8 @@ class Metrics:
         disable_created_metrics()
         self.registry = CollectorRegistry()
         self._folder, self._scrapes = folder, asyncio.Lock()
+        self.committed_at = -math.inf
+        """When the store last carried out a commit, in monotonic seconds."""
         self._files = 0 if folder is None else len(list(folder.glob("*.db")))
         self._add_http(labels)
         self._add_sessions(labels)
@@ -331,6 +334,7 @@ def timed(
                 observe(time.perf_counter() - started)
             if is_commit:
                 metrics.commits[COMMITS[type(result).__name__]]()
+                metrics.committed_at = time.monotonic()
             return result
 
         return call

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.connections import answers, connected, ends, request
-from tests.support.http import http_client
 from tests.support.programs import program
 from tests.support.real_redis import RedisServer
 from tests.support.running import CHECKOUT, RunningService, create
@@ -99,8 +98,7 @@ def test_acts_that_wait_for_the_store_are_not_done_for_clients_that_were_reset(t
             own_redis_server.freeze()
             try:
                 first.sendall(act)
-                with http_client(service.url) as client:
-                    wait_until(lambda: client.get("/readyz").status_code == 503)
+                wait_until(own_redis_server.has_unread)
                 for each in gone:
                     each.sendall(act)
                 with service_connections(service, 9):

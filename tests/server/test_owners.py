@@ -381,12 +381,6 @@ def test_answers_that_were_handed_over_are_those_of_the_worker_itself(
     assert {line["session"] for line in logged if "session" in line} == {owned_by(0), there}
 
 
-def in_flight(server: RedisServer) -> bool:
-    """Whether something waits for the frozen server."""
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return any(int(line[1].rpartition(":")[2], 16) == server.port and line[4][-8:] != "0" * 8 for line in lines)
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize("kind", ["keys", "ids", "neither"])
 def test_an_owner_killed_in_the_middle_of_requests(
@@ -409,7 +403,7 @@ def test_an_owner_killed_in_the_middle_of_requests(
     with ThreadPoolExecutor(CLIENTS) as threads:
         own_redis_server.freeze()
         asked = [threads.submit(ask, number) for number in range(CLIENTS)]
-        wait_until(lambda: in_flight(own_redis_server))
+        wait_until(own_redis_server.has_unread)
         os.kill(owner, signal.SIGKILL)
         wait_until(lambda: not alive(owner))
         own_redis_server.thaw()
@@ -470,7 +464,7 @@ def test_a_stop_finishes_what_was_handed_over(pool: Callable[..., Workers], own_
     with ThreadPoolExecutor(len(clients)) as threads:
         own_redis_server.freeze()
         asked = [threads.submit(client.post, f"{paths[n % 2]}/act") for n, client in enumerate(clients)]
-        wait_until(lambda: in_flight(own_redis_server))
+        wait_until(own_redis_server.has_unread)
         workers.service.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "received SIGTERM, stopping" in workers.service.messages())
         own_redis_server.thaw()

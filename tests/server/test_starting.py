@@ -127,6 +127,7 @@ def test_health_asked_by_head_is_that_of_get_without_body(run, own_redis_server)
                 assert asked.headers["content-length"] == str(len(shown.content))
                 assert asked.content == b""
             own_redis_server.freeze()
+            wait_until(lambda: client.get("/readyz").status_code == 503)
         own_redis_server.thaw()
         assert client.put("/livez").headers["allow"] == "GET, HEAD"
 

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from loadtest.processes import free_port
 from service.commit.cache import CachedSession
 from service.cooperative import STREAMED_FROM_BYTES
 from service.models import stored as stored_specification
@@ -13,9 +12,7 @@ from service.models.specification import Specification
 from service.models.stored import SEED_BITS, SHORT, Stored
 from service.sessions import create as beginning
 from service.sessions.create import Beginning
-from service.sessions.service import Readiness
 from service.sessions.views import SHORT_ARMS, fields_of, session_view
-from service.store import open_store
 from service.store.base import Snapshot
 from tests.support import kept_states
 
@@ -135,15 +132,3 @@ def test_a_seed_that_no_session_has_is_refused(seed):
 
     with pytest.raises(ValueError, match="not a session's specification"):
         stored_specification.decode(spec.replace(b":7}", b":" + seed + b"}"))
-
-
-async def test_a_store_that_is_away_is_logged_with_what_to_do(caplog):
-    store = open_store(f"redis://127.0.0.1:{free_port()}/0")
-    reason = await Readiness(store).failure()
-    await store.close()
-
-    assert reason is not None
-    assert reason.startswith("no connection to the store")
-    assert [record.getMessage() for record in caplog.records][-1] == (
-        f"not ready: {reason}; start the store, or correct BANDIT_STORE_URL"
-    )

@@ -91,7 +91,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     assert folder == disk
     opened = RedisStore(embedded.url, StoreOptions(data_folder=folder))
     metrics = Metrics(Labels())
-    readiness = Readiness(timed(opened, metrics))
+    readiness = Readiness(timed(opened, metrics), metrics)
     store = timed(opened, metrics, on_failure=readiness.on_failure)
     await store.create(new_session())
     filler = fill(disk, 200_000)

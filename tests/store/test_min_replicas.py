@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 OPTIONS = StoreOptions(min_replicas=1, replica_seconds=0.2)
 """For tests in which the replica does not answer."""
-PATIENT = StoreOptions(min_replicas=1, replica_seconds=10, reply_seconds=20, ping_seconds=20)
+PATIENT = StoreOptions(min_replicas=1, replica_seconds=10, reply_seconds=20)
 """For tests in which the replica answers, if late on a busy machine."""
 
 

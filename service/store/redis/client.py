@@ -227,7 +227,7 @@ class RedisClient(ABC):
             keys, numbers = self.keys.at(session_id, self.clock.now(), left.listed if left is not None else "")
             args = (numbers, self.keys.bucket_ms, *tail)
             every = (*keys[:-1], *others, keys[-1])
-            reply = await self.run(script, every, args, replica_seconds=self._replica_seconds)
+            reply = await self.run(script, every, args, replicated=True)
             if reply[0] != b"KEYS":
                 return reply
             self.leave(session_id, "", reply[1])
@@ -277,12 +277,7 @@ class RedisClient(ABC):
         return bool(reply[2] == b"OK")
 
     async def run(
-        self,
-        script: Script,
-        keys: Sequence[str],
-        args: Sequence[RedisArgument] = (),
-        *,
-        replica_seconds: float = 0.0,
+        self, script: Script, keys: Sequence[str], args: Sequence[RedisArgument] = (), *, replicated: bool = False
     ) -> Sequence[Any]:
         """Run a script, and return its reply from the outcome on.
 
@@ -290,7 +285,7 @@ class RedisClient(ABC):
         ----------
         keys : KEYS of the script, one or more; in a cluster all of one slot
         args : ARGV of the script, without the last one, which says whether the call waits for replicas
-        replica_seconds : timeout for ``min_replicas`` replicas to have what the reply is based on; 0 waits for none
+        replicated : whether to wait until ``min_replicas`` replicas have what the reply is based on
 
         Raises
         ------
@@ -298,10 +293,10 @@ class RedisClient(ABC):
             where the first key is a session's, and one of the keys is of another type than any call makes it.
         """
         room, sent = self.room, self.clock.monotonic()
-        replicas = self._options.min_replicas if replica_seconds else 0
+        replicas = self._options.min_replicas if replicated else 0
         last = b"replicated" if replicas else b""
         call = Call(
-            ("EVALSHA", script.sha, len(keys), *keys, *args, last), script.source, replicas, replica_seconds
+            ("EVALSHA", script.sha, len(keys), *keys, *args, last), script.source, replicas, self._replica_seconds
         )
         try:
             if script.writes and room.folder is not None:

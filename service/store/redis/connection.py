@@ -20,8 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from ...errors import StoreUnavailableError
-from ..base import StoreOptions
+from ..base import NoAnswerError, StoreOptions
 from .url import Address, Master, ReplicasBehindError, lost_connections_told
 
 # -- One connection for many calls: commands of one turn of the event loop leave together, replies come in order.
@@ -290,7 +289,7 @@ async def wait_for_place(limit: asyncio.Semaphore, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             await limit.acquire()
     except TimeoutError:
-        raise StoreUnavailableError("all connections to the store are busy") from None
+        raise NoAnswerError("all connections to the store are busy") from None
 
 
 class ServerConnections:

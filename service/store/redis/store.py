@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
@@ -216,15 +215,10 @@ class RedisStore:
 
         After a commit was refused for want of room, one of its size must fit.
         """
-        try:
-            async with asyncio.timeout(self._options.ping_seconds):
-                room, size = self._client.room, self._client.room.refused
-                room.check(size)
-                keys, patience = (self._keys.server_probe,), self._options.ping_seconds / 2
-                await self._run(scripts.PING, keys, (bytes(size),), replica_seconds=patience)
-                room.on_written(size)
-        except TimeoutError:
-            raise StoreUnavailableError("the store did not answer in time") from None
+        room, size = self._client.room, self._client.room.refused
+        room.check(size)
+        await self._run(scripts.PING, (self._keys.server_probe,), (bytes(size),), replicated=True)
+        room.on_written(size)
         if not self._warned:
             self._warned = True
             for warning in await self.warnings():

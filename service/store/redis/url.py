@@ -20,7 +20,15 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from ...errors import StoreUnavailableError
-from ..base import NO_CONNECTION, KeysApartError, StoreFullError, StoreOptions, WrongTypeError
+from ..base import (
+    NO_ANSWER,
+    NO_CONNECTION,
+    KeysApartError,
+    NoAnswerError,
+    StoreFullError,
+    StoreOptions,
+    WrongTypeError,
+)
 
 MAX_STORE_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
@@ -182,7 +190,7 @@ _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, NO_PERMISSION),
-    (exceptions.TimeoutError, StoreFailure("the store did not answer in time", is_transient=True)),
+    (exceptions.TimeoutError, StoreFailure(NO_ANSWER, is_transient=True, kind=NoAnswerError)),
     (MasterNotFoundError, NO_MASTER),
 )
 _BY_TEXT = {
