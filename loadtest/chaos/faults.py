@@ -24,7 +24,7 @@ Where = Literal["request", "half_request", "reply", "half_reply"]
 
 
 class CuttingProxy:
-    """Forwards connections in a background thread; when armed, it cuts the next request or reply.
+    """Forwards connections in a background thread, late if told to; when armed, it cuts the next request or reply.
 
     Parameters
     ----------
@@ -42,6 +42,8 @@ class CuttingProxy:
         self.cut = 0
         """Connections cut so far."""
         self.port = 0
+        self.late: dict[str, float] = {}
+        """Seconds by which a "request" or a "reply" arrives late, in its order."""
 
     def __enter__(self) -> CuttingProxy:
         self._thread.start()
@@ -83,9 +85,21 @@ class CuttingProxy:
         await asyncio.wait(tasks)
         self._writers -= {writer, back}
 
-    async def _pass_on(self, what: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _read(
+        self, what: str, reader: asyncio.StreamReader, found: asyncio.Queue[tuple[float, bytes]]
+    ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(1 << 16):
+                found.put_nowait((self._loop.time() + self.late.get(what, 0), data))
+        found.put_nowait((0, b""))
+
+    async def _pass_on(self, what: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        found = asyncio.Queue[tuple[float, bytes]]()
+        reading = asyncio.create_task(self._read(what, reader, found))
+        with suppress(ConnectionError):
+            while (chunk := await found.get())[1]:
+                due, data = chunk
+                await asyncio.sleep(due - self._loop.time())
                 if self._armed and self._armed[0].endswith(what):
                     cut, *later = self._armed
                     self._armed = tuple(later)
@@ -93,6 +107,7 @@ class CuttingProxy:
                     if cut.startswith("half"):
                         writer.write(data[: len(data) // 2])
                         await writer.drain()
+                    reading.cancel()
                     return
                 writer.write(data)
                 await writer.drain()
@@ -105,6 +120,8 @@ LONGEST_STOP = 3.0
 """Seconds for which some of several workers are stopped."""
 LONGEST_FREEZE = 1.2
 """Longer than a call to the store may take in rounds: some are carried out after they were given up."""
+SLOW_BY = (0.05, 0.5, 1.5)
+"""Seconds; each is less than a call to a slow store may take."""
 
 
 class Stage(NamedTuple):
@@ -175,6 +192,14 @@ def harm_workers(stage: Stage) -> None:
         _signal(worker, signal.SIGCONT)
 
 
+def slow_down(stage: Stage) -> None:
+    """Let what Redis is asked, or what it answers, arrive late, by each of ``SLOW_BY``."""
+    for seconds in stage.chance.sample(SLOW_BY, len(SLOW_BY)):
+        stage.proxy.late = {stage.chance.choice(("request", "reply")): seconds}
+        time.sleep(0.3 + 2 * seconds)
+    stage.proxy.late = {}
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
@@ -193,6 +218,7 @@ FAULTS: dict[str, Callable[[Stage], None]] = {
     "reply cut": lambda stage: cut(stage, "reply", "half_reply"),
 }
 WORKERS = {"several workers harmed": harm_workers}
+SLOWNESS = {"store slow": slow_down}
 
 
 class Freeze(NamedTuple):

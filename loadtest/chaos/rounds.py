@@ -94,6 +94,8 @@ ONE_STORE = (
     # In short rounds commits time out, and their clients' next attempts overtake them.
     Kind(faults.FAULTS, staged, ("--store-timeout-seconds", "0.5", "--store-budget-seconds", "0.5")),
     Kind(faults.WORKERS, staged, ("--workers", "4")),
+    # Some calls wait for longer than they may, and are not done.
+    Kind(faults.SLOWNESS, staged, ("--max-wait-seconds", "1")),
     Kind(faults.CLOCKS, faults.staged_clock, lacks=faults.lacks_faketime),
     Kind(faults.DISKS, faults.staged_disk, lacks=faults.lacks_mount),
 )

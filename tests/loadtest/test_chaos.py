@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
-from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, WORKERS, CuttingProxy, Freeze
+from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, SLOWNESS, WORKERS, CuttingProxy, Freeze
 from loadtest.chaos.replicas import FAILOVERS, PARTITIONS
 from loadtest.chaos.rounds import ONE_STORE, plan
 from loadtest.client import Client
@@ -174,7 +174,9 @@ def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
 @pytest.mark.alone
 @in_time
 @on_linux
-@pytest.mark.parametrize("kinds", [CLOCKS, DISKS, FAILOVERS, PARTITIONS], ids=lambda kinds: next(iter(kinds)))
+@pytest.mark.parametrize(
+    "kinds", [SLOWNESS, CLOCKS, DISKS, FAILOVERS, PARTITIONS], ids=lambda kinds: next(iter(kinds))
+)
 def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterable[str]) -> None:
     count = str(len(list(kinds)))
     summary = chaos(tmp_path, kinds, "--rounds", count, "--failovers", count)
@@ -229,7 +231,7 @@ def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(
 
 
 def test_faults_of_all_stages_take_turns() -> None:
-    kinds = [FAULTS, WORKERS, CLOCKS, DISKS]
+    kinds = [FAULTS, WORKERS, SLOWNESS, CLOCKS, DISKS]
 
     planned = plan(ONE_STORE, None, sum(map(len, kinds)) + 2)
     assert [count for _, count in planned] == [len(FAULTS) + 2, *map(len, kinds[1:])]
