@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from starlette.routing import Mount
+from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..api_keys import ApiKey
@@ -37,7 +37,7 @@ from ..errors import InvalidRequestError, NotFoundError, OverloadedError, Payloa
 from ..models.events import PRINTABLE_ASCII, Event, Idempotency, digest, digest_of
 from ..sessions.views import ALL, Rights
 from ..telemetry import logs
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE
 from ..telemetry.metrics import OTHER
 from . import json_body
 from .path_operations import REQUIRED, Field, PathOperation, table_of
@@ -174,7 +174,8 @@ class Requests:
         self._app, self._runtime, self._admit, self._spans = app, runtime, admit, spans
         self._limits = json_body.PartLimits.of(runtime.settings)
         routes = [route for route in described.routes if isinstance(route, APIRoute)]
-        self._operations = table_of([route for route in routes if route.path.startswith("/v1/")], Reply)
+        self._routes = [route for route in routes if route.path.startswith("/v1/")]
+        self._operations = table_of(self._routes, Reply)
         self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, Any]] | None = None
         """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
         self._metrics, self._settings, self._problem = runtime.metrics, runtime.settings, problem
@@ -205,7 +206,6 @@ class Requests:
             if self._admit is not None:
                 self._admit(scope, operation)
             if operation is not None:
-                scope["route"] = operation.route
                 body = await self._receive(operation, scope, given, receive)
                 if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
                     status, headers, answer = answered
@@ -231,17 +231,26 @@ class Requests:
         try:
             if (operation := self._find(scope)) is None:
                 raise NotFoundError
-            scope["route"] = operation.route
             reply = await self._reply(operation, scope, dict(scope["headers"]), body)
         except Exception as error:
             response = self._problem(scope, error)
             return response.status_code, response.raw_headers, bytes(response.body)
         return reply.status, _headers(reply), await joined(reply.body, FairYield())
 
-    def refuse(self, error: ServiceError, client: tuple[str, int] | None) -> Response:
-        """Answer bytes that are no request, counted and logged as one of no route; the connection ends."""
+    def refuse(
+        self, error: ServiceError, client: tuple[str, int] | None, method: str = "", path: str = ""
+    ) -> Response:
+        """Answer bytes that are no request, counted and logged; the connection ends.
+
+        Parameters
+        ----------
+        client : its address and port
+        method, path : of the head; empty if none was read
+        """
         request_id = next(self._new_ids)
-        scope = {"method": "", "path": "", "headers": (), "client": client, ID_IN_SCOPE: request_id}
+        scope: Scope = {"type": "http", "method": method, "path": path, "headers": (), "client": client}
+        scope[ID_IN_SCOPE] = request_id
+        self._find(scope)
         answer = self._problem(scope, error)
         answer.headers.update({"Connection": "close", REQUEST_ID.decode(): request_id.decode()})
         self._answered(scope, error.status, 0.0)
@@ -278,7 +287,7 @@ class Requests:
                 raise
 
     def _find(self, scope: Scope) -> PathOperation | None:
-        """Find the operation of a request, and note the path's parameters in the scope."""
+        """Find the operation of a request, and note its route and the path's parameters in the scope."""
         path: str = scope["path"]
         if (root := scope.get("root_path", "")) and path.startswith(f"{root}/"):
             path = path[len(root) :]
@@ -293,8 +302,12 @@ class Requests:
             found = operations.get(sought) or operations.get(sought.removesuffix("\n"))
             if found is not None and all(texts):
                 operation, names = found
-                scope["path_params"] = dict(zip(names, texts, strict=True))
+                scope["route"], scope["path_params"] = operation.route, dict(zip(names, texts, strict=True))
                 return operation
+        if given[1:3] == ["v1", "sessions"] and len(given) > 3:  # The log line of what is no call has them too.
+            scope["path_params"] = {"session_id": given[3]}
+            routes = (each for each in self._routes if each.matches(scope)[0] is not Match.NONE)
+            scope["route"] = next(routes, None)
         return None
 
     async def _receive(
@@ -360,11 +373,15 @@ class Requests:
             elif body and (body != b"{}" or field.default is REQUIRED):
                 call.posted, read = json_body.read_small(body, field.columns, self._settings, self._limits)
                 values[field.name] = read if read is not None else self._validate(field, call.posted, errors)
+            if not scope["path_params"] and isinstance(session := (call.posted or {}).get("session_id"), str):
+                scope[NOTED_IN_SCOPE] = {"session": session}
         if errors:
             raise from_pydantic_errors(errors)
         if operation.takes_call is not None:
             values[operation.takes_call] = call
         reply: Reply = await operation.handler(**values)
+        if call.posted and scope["method"] in {"PATCH", "PUT"} and not reply.replayed:
+            scope[NOTED_IN_SCOPE] = {"changed": list(call.posted)}
         return reply
 
     async def _read_large(self, call: Call, field: Field, body: bytes, errors: list[dict[str, Any]]) -> Any:
@@ -407,8 +424,8 @@ class Requests:
         if skipped and self._spans is None:
             return
         request_id = scope[ID_IN_SCOPE].decode("ascii")
-        session = logs.shown((scope.get("path_params") or {}).get("session_id"))
-        error = scope.get(ERROR_IN_SCOPE)
+        noted, error = scope.get(NOTED_IN_SCOPE) or {}, scope.get(ERROR_IN_SCOPE)
+        session = logs.shown(noted.get("session", (scope.get("path_params") or {}).get("session_id")))
         if self._spans is not None:
             self._spans.answered(method=method, route=path, status=status, request_id=request_id, session=session)
         if not skipped:
@@ -416,11 +433,12 @@ class Requests:
             logs.request(
                 request_id=request_id,
                 method=sent if sent in HTTPMethod.__members__ else OTHER,
-                route=path,
+                route=path if route is None else template,  # A method that the route lacks has no counter.
                 status=status,
                 duration_ms=round(seconds * 1000, 3),
                 api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
                 session=session,
+                changed=noted.get("changed"),
                 client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
                 trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
                 code=error and error.code,

@@ -66,7 +66,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
     check_origin : gets the address and the ``NOTED`` headers of a request; raises a ServiceError to refuse it
     draining : whether the service is about to stop; each request is then the last of its connection
     head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
-    refuse : makes the answer to a malformed request, for the address and port of the client
+    refuse : makes the answer to a malformed request, of the client's address and port, and of method and path
     limit : counts the connections of the worker, and says which may only ask for health
     connection : the socket; None where a reset is noticed by reading alone
     """
@@ -76,7 +76,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         *args: Any,
         check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None],
         head_seconds: float,
-        refuse: Callable[[ServiceError, tuple[str, int] | None], Response],
+        refuse: Callable[[ServiceError, tuple[str, int] | None, str, str], Response],
         limit: ConnectionLimit,
         draining: Callable[[], bool] = lambda: False,
         connection: socket.socket | None = None,
@@ -437,7 +437,13 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
             self._answer_final_error(error)
 
     def _answer_final_error(self, error: ServiceError) -> None:
-        answer = self._refuse(error, self.client)
+        method, path = "", ""
+        if self._part is _BODY:
+            method, path = self.cycle.scope["method"], self.cycle.scope["path"]
+        elif self._part is _HEAD and self.url:
+            address = re.sub(rb"^\w+://[^/?]*", b"", self.url).partition(b"?")[0]
+            method, path = self.parser.get_method().decode("ascii"), unquote(address.decode("latin-1"))
+        answer = self._refuse(error, self.client, method, path)
         lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.raw_headers)]
         self.transport.write(b"".join((STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body))))
         self._linger()

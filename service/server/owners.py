@@ -33,7 +33,7 @@ from zlib import crc32
 from starlette.types import Scope
 
 from ..errors import OverloadedError
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, WAITED
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, WAITED
 from .pool import Board
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Owners:
             if _counts_once(scope, body):
                 return None
             raise OverloadedError(UNKNOWN)
-        *answered, error = answer
+        *answered, error, scope[NOTED_IN_SCOPE] = answer
         if error is not None:
             scope[ERROR_IN_SCOPE] = SimpleNamespace(code=error[0], reason=error[1])
         return tuple(answered)
@@ -244,7 +244,7 @@ class Owners:
         try:
             with nullcontext() if self._spans is None else self._spans.of_request(scope):
                 found, error = await self._requests.carry_out(scope, body), scope.get(ERROR_IN_SCOPE)
-                answer = (*found, error and (error.code, error.reason))
+                answer = (*found, error and (error.code, error.reason), scope.get(NOTED_IN_SCOPE))
         finally:
             del connection.is_gone[number]
             connection.say(number, answer)

@@ -143,6 +143,7 @@ MAX_RACES = 10
 class Created(NamedTuple):
     """A session's view; ``new`` unless it existed already."""
 
+    session_id: str
     answer: Answer
     new: bool
 
@@ -280,7 +281,7 @@ class Creator:
             self._metrics.sessions_created[spec.learner.kind]()
             if (at_rest := begun.cached(existing).at_rest) is not None:
                 self._cache.put_new(session_id, at_rest)
-            return Created(Answer(begun.view(existing)), new=True)
+            return Created(session_id, Answer(begun.view(existing)), new=True)
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
@@ -288,9 +289,9 @@ class Creator:
             errors = [FieldError(each.field, each.message) for each in differing]
             raise SessionExistsError.of(errors, [path for each in differing for path in each.paths])
         if key is None:
-            return Created(Answer(await self._reader.view(session_id)), new=False)
+            return Created(session_id, Answer(await self._reader.view(session_id)), new=False)
         show = Show(viewer(session_id, existing, cached), idempotency=key)
-        return Created(await self._queues.submit(session_id, show), new=False)
+        return Created(session_id, await self._queues.submit(session_id, show), new=False)
 
 
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:
@@ -300,11 +301,11 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     """
     packed = _packed_answer(stored_answer, key)
     if is_stored_answer(packed):
-        return Created(Answer(unpack(packed), replayed=True), new=False)
+        return Created(session_id, Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
     begin = partial(Beginning.of, session_id, packed.decode(), None, codec.NEWEST)
     begun = await run_in_thread_if_large(len(now.spec), begin, stored)
-    return Created(Answer(begun.view(now), replayed=True), new=True)
+    return Created(session_id, Answer(begun.view(now), replayed=True), new=True)
 
 
 def _packed_answer(stored_answer: bytes, key: Idempotency) -> bytes:

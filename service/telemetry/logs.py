@@ -34,6 +34,8 @@ ERROR_IN_SCOPE = "bandit.error"
 """The error that the request was answered with, if any."""
 WAITED = "bandit.waited"
 """Seconds for which a request has waited for the worker that owns its session; there only if it was handed over."""
+NOTED_IN_SCOPE = "bandit.noted"
+"""Fields of the log line that the body told: ``session`` and ``changed``, those that it did."""
 IS_GONE = "bandit.is_gone"
 """Among the extensions of the scope: a function that says whether the client has left. Not every server sets it."""
 
@@ -94,7 +96,7 @@ def trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return None
 
 
-def request(*, status: int, **fields: str | float | None) -> None:
+def request(*, status: int, **fields: str | float | Sequence[str] | None) -> None:
     """Log one request, at level info, or warning if the status is 500 or above.
 
     Parameters

@@ -94,7 +94,7 @@ class Spans:
         method, route : as ``Metrics.answered`` returns them
         status : of HTTP
         request_id : as the answer's header has it
-        session : its id, as log lines show it; None where the path has none
+        session : its id, as log lines show it; None if the request names none
         """
         span = trace.get_current_span()
         if route != OTHER:

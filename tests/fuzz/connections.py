@@ -91,7 +91,7 @@ async def _connection(data: bytes) -> None:
         check_origin=lambda _url, _headers: None,
         limit=ConnectionLimit(10, time.monotonic),
         head_seconds=60.0,
-        refuse=lambda error, _client: problem(error, 1),
+        refuse=lambda error, *_: problem(error, 1),
     )
     connection.connection_made(wire)
     size = 1 + (data[0] if data else 0)

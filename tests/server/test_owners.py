@@ -28,7 +28,7 @@ from service.errors import OverloadedError
 from service.server import owners as module
 from service.server.owners import OLD_SECONDS, SILENT_SECONDS, Owners
 from service.server.pool import Board
-from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, WAITED
+from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, WAITED
 from tests.support.api_keys import ADMIN, KEYS, bearer
 from tests.support.http import http_client
 from tests.support.real_redis import RedisServer
@@ -126,14 +126,16 @@ async def test_keys_go_by_their_names_and_an_unknown_one_stays(two: Two) -> None
     assert [scope[KEY_IN_SCOPE].name for scope in two.second.begun] == ["ops"]
 
 
-async def test_the_error_of_an_answer_is_logged_where_the_request_arrived(two: Two) -> None:
+async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(two: Two) -> None:
     async def refuse(scope: Any, body: bytes) -> Any:
         scope[ERROR_IN_SCOPE] = SimpleNamespace(code="c", reason="r")
+        scope[NOTED_IN_SCOPE] = {"changed": ["arms"]}
         return await two.second.echo(scope, body)
 
     two.second.answer = refuse
     assert await two.ask()
     assert vars(two.scope[ERROR_IN_SCOPE]) == {"code": "c", "reason": "r"}
+    assert two.scope[NOTED_IN_SCOPE] == {"changed": ["arms"]}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -81,6 +82,7 @@ def slot(service):
         (request("/v1/sessions/s/act", headers=b"Origin: null\r\n"), 403, "cross_site"),
         (request("/v1/sessions/s/act", headers=b"oRIGIN: https://evil.example\r\n"), 403, "cross_site"),
         (request("/v1/sessions/s/act", headers=b"Sec-Fetch-Site: cross-site\r\n"), 403, "cross_site"),
+        (ACT.replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"zz\r\n", 400, "bad_request"),
     ],
 )
 def test_they_are_refused_and_nothing_is_done(service, sent, status, code):
@@ -93,7 +95,9 @@ def test_they_are_refused_and_nothing_is_done(service, sent, status, code):
     assert (answer.status, answer.json["code"]) == (status, code)
     assert answer.headers["content-type"] == "application/problem+json"
     assert slot(service) == before
-    assert answer.headers["x-request-id"] in service.text()
+    (line,) = [line for line in service.text().splitlines() if answer.headers["x-request-id"] in line]
+    named = {"method": "POST", "route": "/v1/sessions/{session_id}/act", "session": "s", "code": code}
+    assert named.items() <= json.loads(line).items()
 
 
 def test_what_no_browser_sends_is_served(service):

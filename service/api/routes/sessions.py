@@ -13,6 +13,7 @@ from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
 from ...sessions.pages import MAX_PAGE, ArmSort
 from ...sessions.segments import SegmentSort
+from ...telemetry.logs import NOTED_IN_SCOPE
 from ..calls import Call, Reply
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
@@ -74,6 +75,7 @@ async def create_session(
     """
     key = await call.idempotency()
     created = await call.runtime.sessions.create(body.session_id, body.specification, key, call.rights)
+    call.scope[NOTED_IN_SCOPE] = {"session": created.session_id}
     return Reply(created.answer.body, 201 if created.new else 200, created.answer.replayed)
 
 
