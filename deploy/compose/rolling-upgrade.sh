@@ -5,16 +5,23 @@
 set -eu
 
 compose() { docker compose --profile nginx "$@"; }
+nginx() { compose exec -T nginx "$@"; }
 
+# A reload ends the connections that nginx keeps alive, so until the end each answer is the last of its connection.
+trap 'exit 1' INT TERM
+trap 'nginx rm -f /tmp/nginx-closing' EXIT
+nginx touch /tmp/nginx-closing
 old=$(compose ps -q service)
 count=$(echo "$old" | wc -l)
-REVISION=${REVISION:-$(git rev-parse HEAD 2>/dev/null || true)} compose build service
+# The commit, if the files are its files; else the build is told apart by a digest of them.
+[ -n "$(git status --porcelain -- service 2>&1)" ] || REVISION=${REVISION:-$(git rev-parse HEAD)}
+REVISION=${REVISION:-} compose build service
 compose up -d --no-deps --no-recreate --scale service=$((2 * count)) --wait service
-compose exec -T nginx nginx -s reload
+nginx nginx -s reload
 for container in $old; do
     # It drains, finishes what it has accepted, and ends; nginx goes on to the others meanwhile.
     docker stop -t 60 "$container" >/dev/null
     docker rm "$container" >/dev/null
-    compose exec -T nginx nginx -s reload
+    nginx nginx -s reload
 done
 compose ps service

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +19,9 @@ import pytest
 from loadtest.processes import ServiceProcess
 from tests.support.compose import ROOT
 from tests.support.http import http_client
-from tests.support.nginx import CONFIG, before
-from tests.support.running import create
+from tests.support.nginx import CONFIG, before, reload
+from tests.support.running import RunningService, create
+from tests.support.two_builds import QUICK, SECOND, build
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -100,6 +102,100 @@ def test_a_rolling_upgrade_under_load_costs_nobody_more_than_a_retry(tmp_path, r
     assert set(summary["retries"]) <= {"status 503"}
     assert sum(summary["retries"].values()) <= summary["calls"] / 100
     assert not set(pids) & {each.pid for each in made}
+
+
+DOCKER = """echo "$@" >"$0.given"
+mv "$0.given" "$0.asked"
+until [ -e "$0.told" ]; do sleep 0.05; done
+cat "$0.told"
+rm "$0.told"
+"""
+"""Asks this test to carry a command of Docker out."""
+
+
+class Containers:
+    """Carries out what the script asks of Docker, with services of a build and a real nginx.
+
+    Parameters
+    ----------
+    builds : of the containers that each ``up`` starts
+    """
+
+    def __init__(self, folder: Path, store: str, builds: list[Path]) -> None:
+        self._folder, self._store, self._builds = folder, store, iter(builds)
+        self.running: dict[str, RunningService] = {}
+
+    def up(self, count: int) -> None:
+        """Start what is missing, and wait until it is ready."""
+        build, made = next(self._builds), []
+        for _ in range(count - len(self.running)):
+            (folder := self._folder / uuid.uuid4().hex).mkdir()
+            flags = ("--store-url", self._store, *SHORT_BOUND, "--workers", "1", "--drain-seconds", "2")
+            self.running[folder.name] = RunningService(folder, *flags, cwd=build)
+            made.append(self.running[folder.name])
+        for each in made:
+            each.wait_ready()
+
+    def config(self) -> str:
+        """What nginx finds when it looks up the containers."""
+        (line,) = [line for line in CONFIG.splitlines() if "server service:8000" in line]
+        urls = [each.url.removeprefix("http://") for each in self.running.values()]
+        return CONFIG.replace(line, "\n".join(line.replace("service:8000", url) for url in urls))
+
+    def carry_out(self, words: list[str]) -> str:
+        """Carry a command out and return what it prints."""
+        match words:
+            case [*_, "ps", "-q", "service"]:
+                return "\n".join(self.running)
+            case [*_, "up", "-d", "--no-deps", "--no-recreate", "--scale", scale, "--wait", "service"]:
+                self.up(int(scale.removeprefix("service=")))
+            case [_, _, _, "exec", "-T", "nginx", "nginx", "-s", "reload"]:
+                reload(self._folder, self.config())
+            case [_, _, _, "exec", "-T", "nginx", *command]:
+                there = [word.replace("/tmp/nginx", f"{self._folder}/nginx/nginx") for word in command]
+                subprocess.run(there, check=True)
+            case ["stop", "-t", "60", name]:
+                assert self.running.pop(name).stop() == 0
+            case _:
+                assert words[0] == "rm" or {"build", "ps"} & {*words}, words
+        return ""
+
+
+def test_an_upgrade_of_containers_and_the_way_back_under_load_cut_no_connection(tmp_path, redis_server):
+    """By the script for compose, which makes nginx reload; the second build writes another schema."""
+    (docker := tmp_path / "docker").write_text(f"#!/bin/sh\n{DOCKER}")
+    docker.chmod(0o755)
+    builds = {name: build(tmp_path / name, patches) for name, patches in (("first", QUICK), ("second", SECOND))}
+    order = [builds[name] for name in ("first", "second", "first")]
+    containers, upgrade = Containers(tmp_path, redis_server.url, order), ROOT / "deploy/compose/rolling-upgrade.sh"
+    with contextlib.ExitStack() as stack:
+        containers.up(2)
+        stack.callback(lambda: [each.__exit__() for each in containers.running.values()])
+        client = stack.enter_context(before("unused", tmp_path, containers.config()))
+        command = ["-m", "loadtest", "chaos", "--url", str(client.base_url), "--out", str(tmp_path / "out")]
+        ended = stack.enter_context(ThreadPoolExecutor(1)).submit(
+            subprocess.run,
+            [sys.executable, *command, "--during", f"sh -c 'sh {upgrade} && sh {upgrade}'"],
+            env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        asked, told = Path(f"{docker}.asked"), Path(f"{docker}.told")
+        while not ended.done():
+            if asked.exists():
+                words = asked.read_text().split()
+                asked.unlink()
+                told.with_suffix(".new").write_text(containers.carry_out(words))
+                told.with_suffix(".new").rename(told)
+            time.sleep(0.05)
+        logs = "".join(path.read_text() for path in tmp_path.glob("*/service.log"))
+        result, summary = ended.result(), json.loads((tmp_path / "out/summary.json").read_text())
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (summary["ok"], set(summary["retries"]) <= {"status 503"}) == (True, True), summary
+    assert '"status": 500' not in logs
+    assert "sessions are written in schema 2 from now on" in logs
 
 
 def test_a_frozen_replica_is_left_out_within_two_seconds(tmp_path, redis_server):

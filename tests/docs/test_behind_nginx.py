@@ -111,7 +111,7 @@ def test_an_encoded_slash_is_no_part_of_a_path_with_or_without_the_prefix(balanc
     assert balanced.get(f"/v1/sessions/{session}").json()["slot"] == 0
 
 
-@pytest.mark.parametrize("path", ["/bandits", "/.problems/503"])
+@pytest.mark.parametrize("path", ["/bandits", "/.problems/503", "/.closing"])
 def test_what_is_no_resource_is_so_with_and_without_the_prefix(balanced, path):
     check_problem(balanced.get(path), NotFoundError)
 

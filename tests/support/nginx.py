@@ -1,6 +1,8 @@
 """A real nginx with docs/nginx.conf, its addresses and files moved to where a test may have them."""
 
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +25,7 @@ def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.C
     """A client of nginx before the service at this host and port."""
     port, folder = free_port(), folder / "nginx"
     folder.mkdir()
-    text = config.replace("service:8000", service)
-    text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
-    (folder / "nginx.conf").write_text(text)
+    _write(folder, config.replace("service:8000", service), port)
     flags = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", f"daemon off;{AS_ROOT}"]
     with (folder / "log").open("wb") as log, subprocess.Popen([program("nginx"), *flags], stderr=log) as nginx:
         try:
@@ -34,6 +34,18 @@ def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.C
                 yield client
         finally:
             nginx.terminate()
+
+
+def reload(folder: Path, config: str) -> None:
+    """Let the nginx of a folder go on with another configuration."""
+    port = re.findall(r"listen 127.0.0.1:(\d+);", (folder / "nginx/nginx.conf").read_text())[0]
+    _write(folder / "nginx", config, int(port))
+    os.kill(int((folder / "nginx/nginx.pid").read_text()), signal.SIGHUP)
+
+
+def _write(folder: Path, config: str, port: int) -> None:
+    text = config.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
+    (folder / "nginx.conf").write_text(text)
 
 
 def _listens(client: httpx.Client) -> bool:
