@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,7 +28,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.recipes,
-    pytest.mark.servers("nginx", "redis-server", "python3", "sh", "sleep", "touch"),
+    pytest.mark.servers("nginx", "redis-server", "python3", "sh", "sleep"),
     pytest.mark.skipif(sys.platform != "linux", reason="a rolling upgrade of Linux processes"),
     pytest.mark.timeout(400),
 ]
@@ -53,153 +55,116 @@ def replicas(count: int, folder: Path, store: str, *flags: str) -> Iterator[list
             each.end()
 
 
-@contextlib.contextmanager
-def balanced(made: list[ServiceProcess], folder: Path) -> Iterator[httpx.Client]:
-    """A client of nginx in front of them."""
+def facing(urls: Iterable[str]) -> str:
+    """The configuration of an nginx in front of them."""
     (line,) = [line for line in CONFIG.splitlines() if "server service:8000" in line]
-    servers = "\n".join(line.replace("service:8000", f"127.0.0.1:{each.port}") for each in made)
-    with before("unused", folder, CONFIG.replace(line, servers)) as client:
-        yield client
+    servers = (line.replace("service:8000", url.removeprefix("http://")) for url in urls)
+    return CONFIG.replace(line, "\n".join(servers))
 
 
-RESTART = """touch "$0.$1"
-while [ -e "$0.$1" ]; do sleep 0.1; done
-"""
-"""Asks this test to restart the replica of a port, and waits until that is done."""
-
-
-def test_a_rolling_upgrade_under_load_costs_nobody_more_than_a_retry(tmp_path, redis_server):
-    restart = tmp_path / "restart.sh"
-    restart.write_text(RESTART)
-    flags = ("--drain-seconds", "2", "--workers", "1")
-    with replicas(3, tmp_path, redis_server.url, *flags) as made, balanced(made, tmp_path) as client:
-        ports = [str(each.port) for each in made]
-        upgrade = ["sh", str(ROOT / "deploy/systemd/rolling-upgrade.sh"), *ports]
-        during = ["-m", "loadtest", "chaos", "--url", str(client.base_url), "--out", str(tmp_path / "out")]
-        pids = [each.pid for each in made]
-        with ThreadPoolExecutor(1) as pool:
-            ended = pool.submit(
-                subprocess.run,
-                [sys.executable, *during, "--during", shlex.join(upgrade)],
-                env=os.environ | {"RESTART": f"sh {restart} "},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            while not ended.done():
-                for each in made:
-                    asked = Path(f"{restart}.{each.port}")
-                    if asked.exists():
-                        each.end(signal.SIGTERM)
-                        each.start()
-                        asked.unlink()
-                time.sleep(0.05)
-        result = ended.result()
-        summary = json.loads((tmp_path / "out/summary.json").read_text())
-
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert summary["ok"]
-    assert set(summary["retries"]) <= {"status 503"}
-    assert sum(summary["retries"].values()) <= summary["calls"] / 100
-    assert not set(pids) & {each.pid for each in made}
-
-
-DOCKER = """echo "$@" >"$0.given"
-mv "$0.given" "$0.asked"
+ASK = """#!/bin/sh
+echo "$@" >"$0.given" && mv "$0.given" "$0.asked"
 until [ -e "$0.told" ]; do sleep 0.05; done
-cat "$0.told"
-rm "$0.told"
+cat "$0.told" && rm "$0.told"
 """
-"""Asks this test to carry a command of Docker out."""
+"""Asks this test to carry a command out, and prints what it tells."""
 
 
-class Containers:
-    """Carries out what the script asks of Docker, with services of a build and a real nginx.
+def checked_upgrade(
+    client: httpx.Client, folder: Path, upgrade: str, carry_out: Callable[..., str], name: str, **variables: str
+) -> dict[str, Any]:
+    """Run a script under load, and check that no request failed but by a 503; return what the load test says.
 
     Parameters
     ----------
-    builds : of the containers that each ``up`` starts
+    carry_out : gets the words of each command that the script gives to the program ``name``, returns what it prints
     """
-
-    def __init__(self, folder: Path, store: str, builds: list[Path]) -> None:
-        self._folder, self._store, self._builds = folder, store, iter(builds)
-        self.running: dict[str, RunningService] = {}
-
-    def up(self, count: int) -> None:
-        """Start what is missing, and wait until it is ready."""
-        build, made = next(self._builds), []
-        for _ in range(count - len(self.running)):
-            (folder := self._folder / uuid.uuid4().hex).mkdir()
-            flags = ("--store-url", self._store, *SHORT_BOUND, "--workers", "1", "--drain-seconds", "2")
-            self.running[folder.name] = RunningService(folder, *flags, cwd=build)
-            made.append(self.running[folder.name])
-        for each in made:
-            each.wait_ready()
-
-    def config(self) -> str:
-        """What nginx finds when it looks up the containers."""
-        (line,) = [line for line in CONFIG.splitlines() if "server service:8000" in line]
-        urls = [each.url.removeprefix("http://") for each in self.running.values()]
-        return CONFIG.replace(line, "\n".join(line.replace("service:8000", url) for url in urls))
-
-    def carry_out(self, words: list[str]) -> str:
-        """Carry a command out and return what it prints."""
-        match words:
-            case [*_, "ps", "-q", "service"]:
-                return "\n".join(self.running)
-            case [*_, "up", "-d", "--no-deps", "--no-recreate", "--scale", scale, "--wait", "service"]:
-                self.up(int(scale.removeprefix("service=")))
-            case [_, _, _, "exec", "-T", "nginx", "nginx", "-s", "reload"]:
-                reload(self._folder, self.config())
-            case [_, _, _, "exec", "-T", "nginx", *command]:
-                there = [word.replace("/tmp/nginx", f"{self._folder}/nginx/nginx") for word in command]
-                subprocess.run(there, check=True)
-            case ["stop", "-t", "60", name]:
-                assert self.running.pop(name).stop() == 0
-            case _:
-                assert words[0] == "rm" or {"build", "ps"} & {*words}, words
-        return ""
-
-
-def test_an_upgrade_of_containers_and_the_way_back_under_load_cut_no_connection(tmp_path, redis_server):
-    """By the script for compose, which makes nginx reload; the second build writes another schema."""
-    (docker := tmp_path / "docker").write_text(f"#!/bin/sh\n{DOCKER}")
-    docker.chmod(0o755)
-    builds = {name: build(tmp_path / name, patches) for name, patches in (("first", QUICK), ("second", SECOND))}
-    order = [builds[name] for name in ("first", "second", "first")]
-    containers, upgrade = Containers(tmp_path, redis_server.url, order), ROOT / "deploy/compose/rolling-upgrade.sh"
-    with contextlib.ExitStack() as stack:
-        containers.up(2)
-        stack.callback(lambda: [each.__exit__() for each in containers.running.values()])
-        client = stack.enter_context(before("unused", tmp_path, containers.config()))
-        command = ["-m", "loadtest", "chaos", "--url", str(client.base_url), "--out", str(tmp_path / "out")]
-        ended = stack.enter_context(ThreadPoolExecutor(1)).submit(
-            subprocess.run,
-            [sys.executable, *command, "--during", f"sh -c 'sh {upgrade} && sh {upgrade}'"],
-            env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        asked, told = Path(f"{docker}.asked"), Path(f"{docker}.told")
+    (program := folder / name).write_text(ASK)
+    program.chmod(0o755)
+    chaos = ["-m", "loadtest", "chaos", "--url", str(client.base_url), "--out", str(folder / "out")]
+    environment = os.environ | variables | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    asked, told = Path(f"{program}.asked"), Path(f"{program}.told")
+    with ThreadPoolExecutor(1) as pool:
+        run = partial(subprocess.run, env=environment, capture_output=True, text=True, check=False)
+        ended = pool.submit(run, [sys.executable, *chaos, "--during", upgrade])
         while not ended.done():
             if asked.exists():
                 words = asked.read_text().split()
                 asked.unlink()
-                told.with_suffix(".new").write_text(containers.carry_out(words))
+                told.with_suffix(".new").write_text(carry_out(*words))
                 told.with_suffix(".new").rename(told)
             time.sleep(0.05)
-        logs = "".join(path.read_text() for path in tmp_path.glob("*/service.log"))
-        result, summary = ended.result(), json.loads((tmp_path / "out/summary.json").read_text())
+    assert ended.result().returncode == 0, ended.result().stdout + ended.result().stderr
+    summary: dict[str, Any] = json.loads((folder / "out/summary.json").read_text())
+    assert summary["ok"]
+    assert set(summary["retries"]) <= {"status 503"}
+    return summary
 
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert (summary["ok"], set(summary["retries"]) <= {"status 503"}) == (True, True), summary
+
+def test_a_rolling_upgrade_under_load_costs_nobody_more_than_a_retry(tmp_path, redis_server):
+    flags = ("--drain-seconds", "2", "--workers", "1")
+    with (
+        replicas(3, tmp_path, redis_server.url, *flags) as made,
+        before("", tmp_path, facing(each.url for each in made)) as client,
+    ):
+        by_port, pids = {str(each.port): each for each in made}, [each.pid for each in made]
+
+        def restart(port: str) -> str:
+            by_port[port].end(signal.SIGTERM)
+            by_port[port].start()
+            return ""
+
+        upgrade = shlex.join(["sh", str(ROOT / "deploy/systemd/rolling-upgrade.sh"), *by_port])
+        summary = checked_upgrade(client, tmp_path, upgrade, restart, "restart", RESTART="restart ")
+
+    assert sum(summary["retries"].values()) <= summary["calls"] / 100
+    assert not set(pids) & {each.pid for each in made}
+
+
+def test_an_upgrade_of_containers_and_the_way_back_under_load_cut_no_connection(tmp_path, redis_server):
+    """By the script for compose, which makes nginx reload; the second build writes another schema."""
+    first, second = (build(tmp_path / str(len(patches)), patches) for patches in (QUICK, SECOND))
+    builds, running = iter((first, second, first)), dict[str, RunningService]()
+
+    def up(count: int) -> None:
+        folder, here = next(builds), [*running]
+        for name in (f"replica-{uuid.uuid4()}" for _ in range(count - len(here))):
+            (tmp_path / name).mkdir()
+            flags = ("--store-url", redis_server.url, *SHORT_BOUND, "--workers", "1", "--drain-seconds", "2")
+            running[name] = stack.enter_context(RunningService(tmp_path / name, *flags, cwd=folder))
+        for each in running.values():
+            each.wait_ready()
+
+    def docker(*words: str) -> str:
+        match words:
+            case [*_, "ps", "-q", "service"]:
+                return "\n".join(running)
+            case [*_, "up", "-d", "--no-deps", "--no-recreate", "--scale", scale, "--wait", "service"]:
+                up(int(scale.removeprefix("service=")))
+            case [*_, "nginx", "nginx", "-s", "reload"]:
+                reload(tmp_path, facing(each.url for each in running.values()))
+            case ["compose", _, _, "exec", "-T", "nginx", *command]:
+                subprocess.run([word.replace("/tmp", f"{tmp_path}/nginx") for word in command], check=True)
+            case ["stop", "-t", "60", name]:
+                assert running.pop(name).stop() == 0
+        return ""
+
+    with contextlib.ExitStack() as stack:
+        up(2)
+        client = stack.enter_context(before("", tmp_path, facing(each.url for each in running.values())))
+        upgrade = f"sh {ROOT / 'deploy/compose/rolling-upgrade.sh'}"
+        checked_upgrade(client, tmp_path, f"sh -c '{upgrade} && {upgrade}'", docker, "docker")
+    logs = "".join(path.read_text() for path in tmp_path.glob("replica-*/service.log"))
+
     assert '"status": 500' not in logs
     assert "sessions are written in schema 2 from now on" in logs
 
 
 def test_a_frozen_replica_is_left_out_within_two_seconds(tmp_path, redis_server):
-    with replicas(3, tmp_path, redis_server.url) as made, balanced(made, tmp_path) as client:
+    with (
+        replicas(3, tmp_path, redis_server.url) as made,
+        before("", tmp_path, facing(each.url for each in made)) as client,
+    ):
         session = create(client)
         frozen = [made[0].pid, *made[0].workers()]
         for pid in frozen:

@@ -25,7 +25,9 @@ def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.C
     """A client of nginx before the service at this host and port."""
     port, folder = free_port(), folder / "nginx"
     folder.mkdir()
-    _write(folder, config.replace("service:8000", service), port)
+    text = config.replace("service:8000", service)
+    text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
+    (folder / "nginx.conf").write_text(text)
     flags = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", f"daemon off;{AS_ROOT}"]
     with (folder / "log").open("wb") as log, subprocess.Popen([program("nginx"), *flags], stderr=log) as nginx:
         try:
@@ -37,15 +39,11 @@ def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.C
 
 
 def reload(folder: Path, config: str) -> None:
-    """Let the nginx of a folder go on with another configuration."""
-    port = re.findall(r"listen 127.0.0.1:(\d+);", (folder / "nginx/nginx.conf").read_text())[0]
-    _write(folder / "nginx", config, int(port))
+    """Let the nginx of a folder go on with the upstream of another configuration."""
+    file, upstream = folder / "nginx/nginx.conf", re.compile(r"upstream bandit \{.*?\}", re.DOTALL)
+    (new,) = upstream.findall(config)
+    file.write_text(upstream.sub(new, file.read_text()))
     os.kill(int((folder / "nginx/nginx.pid").read_text()), signal.SIGHUP)
-
-
-def _write(folder: Path, config: str, port: int) -> None:
-    text = config.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
-    (folder / "nginx.conf").write_text(text)
 
 
 def _listens(client: httpx.Client) -> bool:
