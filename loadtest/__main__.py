@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed by whoever started this
 
 try:
     from loadtest.commands import app

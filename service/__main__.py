@@ -46,8 +46,8 @@ def run() -> int:
 
     What it prints is shown as far as the terminal can, and its reader may leave, or not be there at all.
     """
-    while os.open(os.devnull, os.O_RDWR) <= 2:  # Else a socket would get the number of a closed stream.
-        pass
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:  # Else a socket would get the number of a closed stream.
+        os.set_inheritable(opened, True)  # Workers need it too.
     sys.stdin = sys.stdin or open(0)  # noqa: SIM115 - these three are open until the process ends
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115

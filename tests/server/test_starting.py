@@ -11,9 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from loadtest.processes import free_port
 from tests.support.http import http_client
 from tests.support.real_redis import RedisServer
-from tests.support.running import CHECKOUT, RunningService, act, alive, create
+from tests.support.running import CHECKOUT, RunningService, act, alive, create, is_ready
 from tests.support.waiting import wait_until
 
 # -- What a start says of itself, what makes it fail with a clear reason, and what it waits for.
@@ -36,6 +37,13 @@ def test_a_misspelt_variable_is_named_and_its_value_is_not(run):
 
     assert "not settings of this service: BANDIT_STORE_ULR" in service.messages()
     assert "hunter22" not in service.text()
+
+
+def test_it_serves_where_all_standard_streams_are_closed(run):
+    port, shell = free_port(), 'exec "$0" -m service "$@" <&- >&- 2>&-'
+    run("--store-url", "memory://", "--port", str(port), command=("bash", "-c", shell, sys.executable))
+    with http_client(f"http://127.0.0.1:{port}") as client:
+        wait_until(lambda: is_ready(client))
 
 
 @pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "2"}])

@@ -83,7 +83,7 @@ class RunningService:
     def client(self) -> Iterator[httpx.Client]:
         """A client, once the store can commit."""
         with http_client(self.url) as client:
-            wait_until(lambda: _is_ready(client))
+            wait_until(lambda: is_ready(client))
             yield client
 
     def wait_ready(self) -> None:
@@ -109,7 +109,7 @@ class RunningService:
         return self.process.wait(SECONDS)
 
 
-def _is_ready(client: httpx.Client) -> bool:
+def is_ready(client: httpx.Client) -> bool:
     """Whether the service is ready; it refuses connections while no worker serves."""
     try:
         return client.get("/readyz").status_code == 200
