@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -232,11 +232,17 @@ class Freeze(NamedTuple):
 
     def problems(self, time_factor: float = 1.0) -> list[str]:
         """Return the exceeded time limits, each multiplied by ``time_factor`` first."""
-        limits = [time_factor * bound for bound in (20.0, 1.0, 5.0)]
-        named = zip(self._fields, self, limits, strict=True)
-        return [
-            f"{name} was {seconds:.2f} s, allowed {limit:g} s" for name, seconds, limit in named if seconds > limit
-        ]
+        return exceeded(self._asdict(), (20.0, 1.0, 5.0), time_factor)
+
+
+def exceeded(seconds: Mapping[str, float], limits: Sequence[float], factor: float) -> list[str]:
+    """Return which of the times, by name, exceed their limit times a factor."""
+    named = zip(seconds.items(), limits, strict=True)
+    return [
+        f"{name} was {took:.2f} s, allowed {factor * limit:g} s"
+        for (name, took), limit in named
+        if took > factor * limit
+    ]
 
 
 def freeze_long(stage: Stage, seconds: float) -> Freeze:

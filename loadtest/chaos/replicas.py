@@ -1,4 +1,4 @@
-"""A master with two replicas and a sentinel, and failovers while the master lives."""
+"""A master with two replicas and three sentinels: failovers while the master lives, and lost replicas."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from loadtest.chaos.faults import lacks_right
+import httpx
+
+from loadtest.chaos.faults import exceeded, lacks_right
 from loadtest.errors import LoadTestError
 from loadtest.processes import (
     RedisProcess,
@@ -25,10 +27,12 @@ from loadtest.processes import (
 
 REPLICAS, SENTINELS = 2, 3
 LONGEST_PARTITION = 3.0
-"""Seconds that both sides go on after a failover."""
+"""Seconds that both sides go on after a failover, or commits without a lost replica before one."""
 FROZEN_SECONDS = 1.0
 SETTLED_SECONDS = 120.0
-"""Time limit for the group to have one master and two replicas again."""
+"""Time limit for the group to have one master and its replicas again."""
+LET_GO_SECONDS = 6.0
+"""Until commits go on without a replica: two until sentinels miss it, three more, and a commit that is refused."""
 LIMITS = ("sentinel down-after-milliseconds main 2000", "sentinel failover-timeout main 4000")
 """Of sentinels."""
 
@@ -49,9 +53,9 @@ class Group(NamedTuple):
         return [each for each in self.servers if each.information("replication").get("role") == "master"]
 
     def is_settled(self) -> bool:
-        """Whether there is one master, and all others are attached to it."""
-        masters = self.masters()
-        return len(masters) == 1 and masters[0].information("replication").get("connected_slaves") == str(REPLICAS)
+        """Whether there is one master, and all others that run are attached to it."""
+        masters, others = self.masters(), sum(each.running for each in self.servers) - 1
+        return len(masters) == 1 and masters[0].information("replication").get("connected_slaves") == str(others)
 
 
 class Stage(NamedTuple):
@@ -71,6 +75,13 @@ class Stage(NamedTuple):
         """Return one of the replicas."""
         masters = self.group.masters()
         return self.chance.choice([each for each in self.group.servers if each not in masters])
+
+    def commits(self) -> bool:
+        """Whether the service acknowledges a commit."""
+        body = {"learner": {"kind": "dexp3", "n_arms": 2}}
+        with suppress(httpx.TransportError):
+            return httpx.post(f"{self.service.url}/v1/sessions", json=body, timeout=10).is_success
+        return False
 
     def parted(self, *away: RedisProcess, sentinels: int = 0) -> AbstractContextManager[None]:
         """Part these servers, and so many sentinels, from all others within the block, and a while after it."""
@@ -123,6 +134,33 @@ def freeze_replica(stage: Stage) -> None:
     replica.send(signal.SIGCONT)
 
 
+class LetGo(NamedTuple):
+    """How long nothing was acknowledged, in seconds."""
+
+    commits_after: float
+    """From the death of the replica."""
+
+    def problems(self, time_factor: float = 1.0) -> list[str]:
+        """Return the exceeded time limit, multiplied by ``time_factor`` first."""
+        return exceeded(self._asdict(), (LET_GO_SECONDS,), time_factor)
+
+
+def lose_replica(stage: Stage) -> LetGo:
+    """SIGKILL a replica for good, wait for commits without it, and let the one that is left become the master."""
+    master = stage.master()
+    for each in stage.group.servers:  # The one that the round before has lost.
+        if not each.running:
+            each.start()
+            wait_until(each.answers, "a lost server starts")
+            each.command(f"REPLICAOF {master.host} {master.port}")
+    wait_until(stage.group.is_settled, "the group has a master and its replicas", SETTLED_SECONDS)
+    stage.replica().end()
+    seen = LetGo(wait_until(stage.commits, "commits go on without the replica", SETTLED_SECONDS))
+    time.sleep(stage.chance.uniform(0, LONGEST_PARTITION))
+    stage.chance.choice((planned_failover, kill_master))(stage)
+    return seen
+
+
 @_then_settled
 def cut_master(stage: Stage) -> None:
     """Part the master from all others until they have another one."""
@@ -151,14 +189,15 @@ def cut_replica(stage: Stage) -> None:
 
 FAILOVERS = {"planned failover": planned_failover, "replica promoted": promotion}
 FAILOVERS |= {"replica frozen": freeze_replica, "master killed": kill_master}
+LOSSES = {"replica lost for good": lose_replica}
 PARTITIONS = {"master cut off": cut_master, "majority cut off": cut_majority, "replica cut off": cut_replica}
 
 
 @contextmanager
 def staged_group(data: Path, logs: Path, seed: int, *flags: str) -> Iterator[Stage]:
-    """Start the servers, a sentinel and the service; end them in any case."""
+    """Start the servers, the sentinels and the service; end them in any case."""
     with ExitStack() as stack:
-        group = start_group(stack, data, logs, (Place(),) * (REPLICAS + 1), (Place(),))
+        group = start_group(stack, data, logs, (Place(),) * (REPLICAS + 1), (Place(),) * SENTINELS)
         yield _with_service(stack, group, logs, seed, flags)
 
 

@@ -33,6 +33,10 @@ PATIENT_SECONDS = 20.0
 HEAD = ("fault", "rounds", "calls", "sent again", "slots", "events", "audit")
 
 
+Timed = faults.Freeze | replicas.LetGo
+"""Seconds that a fault took, and their limits."""
+
+
 @dataclass
 class Tally:
     """What happened in all rounds of one kind of fault."""
@@ -43,7 +47,7 @@ class Tally:
     calls: int = 0
     retries: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
-    freezes: list[faults.Freeze] = field(default_factory=list)
+    timed: list[Timed] = field(default_factory=list)
 
     def add(self, ledgers: Sequence[Ledger], clients: Sequence[Client], problems: Sequence[str]) -> None:
         """Count one round."""
@@ -59,9 +63,9 @@ class Tally:
         """As ``summary.json`` has it."""
         facts = {name: getattr(self, name) for name in ("rounds", "acts", "events", "calls", "problems")}
         facts |= {"retries": dict(self.retries), "ok": not self.problems}
-        if self.freezes:
-            worst = (max(column) for column in zip(*self.freezes, strict=True))
-            facts["worst_seconds"] = dict(zip(faults.Freeze._fields, worst, strict=True))
+        if self.timed:
+            worst = (max(column) for column in zip(*self.timed, strict=True))
+            facts["worst_seconds"] = dict(zip(self.timed[0]._fields, worst, strict=True))
         return facts
 
     def row(self, kind: str) -> Sequence[str]:
@@ -73,7 +77,7 @@ class Tally:
 class Kind(NamedTuple):
     """Kinds of faults that happen to the same stage."""
 
-    faults: Mapping[str, Callable[[Any], None]]
+    faults: Mapping[str, Callable[[Any], Timed | None]]
     stage_of: Callable[..., AbstractContextManager[Any]]
     """Starts it, given a folder for data, one for logs, a seed, and flags of the service."""
     flags: Sequence[str] = ()
@@ -101,6 +105,7 @@ ONE_STORE = (
 )
 REPLICAS = (
     Kind(replicas.FAILOVERS, replicas.staged_group),
+    Kind(replicas.LOSSES, replicas.staged_group),
     Kind(replicas.PARTITIONS, replicas.staged_network, lacks=replicas.lacks_namespaces),
 )
 NAMES = [name for kind in (*ONE_STORE, *REPLICAS) for name in kind.faults]
@@ -138,21 +143,15 @@ class Chaos:
         self._ledgers: list[tuple[str, Ledger]] = []
         self.tallies: dict[str, Tally] = {}
 
-    def short_rounds(self, rounds: int, kinds: Mapping[str, Callable[[Any], None]]) -> None:
+    def short_rounds(self, rounds: int, kinds: Mapping[str, Callable[[Any], Timed | None]]) -> None:
         """Play so many rounds, the kinds of fault in turn."""
         for kind, fault in islice(cycle(kinds.items()), rounds):
-            self._round(kind, lambda _, fault=fault: fault(self._stage))  # type: ignore[misc]
+            self._round(kind, partial(fault, self._stage))
 
     def long_freezes(self, rounds: int, seconds: float) -> None:
         """Freeze the store for so long, so often."""
-
-        def freeze(tally: Tally) -> None:
-            seen = faults.freeze_long(self._stage, seconds)
-            tally.freezes.append(seen)
-            tally.problems += seen.problems(self._time_factor)
-
         for _ in range(rounds):
-            self._round(LONG_FREEZE, freeze, seconds)
+            self._round(LONG_FREEZE, partial(faults.freeze_long, self._stage, seconds), seconds)
 
     def audit_again(self) -> None:
         """Look at all sessions once more, after everything that happened to the store since."""
@@ -172,7 +171,7 @@ class Chaos:
         with ThreadPoolExecutor(CLIENTS) as pool:
             return list(pool.map(problems, ledgers))
 
-    def _round(self, kind: str, happen: Callable[[Tally], None], longest: float = 0.0) -> None:
+    def _round(self, kind: str, happen: Callable[[], Timed | None], longest: float = 0.0) -> None:
         """Let it happen at some moment of a second of load, or longer until it is made good, and audit."""
         service = self._stage.service
         wait_until(service.ready, "the service is ready for a round")
@@ -184,7 +183,9 @@ class Chaos:
             with Load(clients, ledgers).running():
                 ends = time.monotonic() + ROUND_SECONDS
                 time.sleep(self._stage.chance.uniform(0.1, 0.4) * ROUND_SECONDS)
-                happen(tally)
+                if (seen := happen()) is not None:
+                    tally.timed.append(seen)
+                    tally.problems += seen.problems(self._time_factor)
                 wait_until(service.ready, "the service is ready after the fault")
                 time.sleep(max(0.0, ends - time.monotonic()))
             problems = [problem for found in self._audit(ledgers) for problem in found]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, SLOWNESS, WORKERS, CuttingProxy, Freeze
-from loadtest.chaos.replicas import FAILOVERS, PARTITIONS
+from loadtest.chaos.replicas import FAILOVERS, LOSSES, PARTITIONS, LetGo
 from loadtest.chaos.rounds import ONE_STORE, plan
 from loadtest.client import Client
 from loadtest.commands import app
@@ -127,11 +127,13 @@ def test_what_has_no_id_may_count_without_an_answer_but_once(client: Client) -> 
     ]
 
 
-def test_bounds_of_a_freeze_are_held() -> None:
+def test_bounds_of_a_freeze_and_of_a_loss_are_held() -> None:
     assert Freeze(19, 0.9, 4.9).problems() == []
     assert Freeze(21, 0.9, 4.9).problems() == ["red_after was 21.00 s, allowed 20 s"]
     assert len(Freeze(21, float("inf"), 6.0).problems()) == 3
     assert len(Freeze(21, float("inf"), 6.0).problems(time_factor=2.0)) == 1
+    assert LetGo(5.9).problems() == LetGo(11.9).problems(2) == []
+    assert LetGo(6.5).problems() == ["commits_after was 6.50 s, allowed 6 s"]
 
 
 def chaos(folder: Path, kinds: Iterable[str], *flags: str) -> dict[str, Any]:
@@ -175,11 +177,11 @@ def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
 @in_time
 @on_linux
 @pytest.mark.parametrize(
-    "kinds", [SLOWNESS, CLOCKS, DISKS, FAILOVERS, PARTITIONS], ids=lambda kinds: next(iter(kinds))
+    "kinds", [SLOWNESS, CLOCKS, DISKS, FAILOVERS, LOSSES, PARTITIONS], ids=lambda kinds: next(iter(kinds))
 )
 def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterable[str]) -> None:
     count = str(len(list(kinds)))
-    summary = chaos(tmp_path, kinds, "--rounds", count, "--failovers", count)
+    summary = chaos(tmp_path, kinds, "--rounds", count, "--failovers", count, "--time-factor", "4")
 
     assert set(summary["faults"]) == set(kinds)
     assert all(found["events"] > 0 for found in summary["faults"].values())
