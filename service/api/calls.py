@@ -237,14 +237,12 @@ class Requests:
             return response.status_code, response.raw_headers, bytes(response.body)
         return reply.status, _headers(reply), await joined(reply.body, FairYield())
 
-    def refuse(
-        self, error: ServiceError, client: tuple[str, int] | None, method: str = "", path: str = ""
-    ) -> Response:
+    def refuse(self, error: ServiceError, client: object, method: str = "", path: str = "") -> Response:
         """Answer bytes that are no request, counted and logged; the connection ends.
 
         Parameters
         ----------
-        client : its address and port
+        client : its address and port; None if it has none
         method, path : of the head; empty if none was read
         """
         request_id = next(self._new_ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
@@ -12,9 +12,10 @@ import pytest
 
 from service.errors import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, Conflict, Known, StoreOptions
-from service.store.redis.connection import LEFT_SECONDS, MISSED_SECONDS, ReplicaWatch, replicas_in
+from service.store.base import Committed, Conflict, Known, Store, StoreOptions
+from service.store.redis.connection import LEFT_SECONDS, MISSED_SECONDS, ReplicaWatch, failed_in, replicas_in
 from service.store.redis.store import RedisStore
+from tests.support.cluster import Cluster, follows
 from tests.support.key_leaks import leaks
 from tests.support.real_redis import RedisServer
 from tests.support.sentinel import Watched
@@ -29,10 +30,10 @@ PATIENT = StoreOptions(min_replicas=1, replica_seconds=10, reply_seconds=20)
 """For tests in which the replica answers, if late on a busy machine."""
 
 
-def in_step(master: RedisServer) -> bool:
-    """Whether something written after the replica's first sync has arrived there."""
-    master.client.eval("redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])", 1, "written")
-    return bool(master.client.wait(1, 100))
+def in_step(master: RedisServer, replicas: int = 1) -> bool:
+    """Whether something written after the first sync of so many replicas has arrived there."""
+    master.client.eval("redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])", 1, "written{s}")
+    return bool(master.client.wait(replicas, 100) == replicas)
 
 
 @pytest.fixture
@@ -220,19 +221,41 @@ async def test_a_replica_that_is_gone_for_good_is_let_go_in_seconds(
         await store.create(new_session())
         getattr(watched.replica, how)()
         agreed = (lambda: all(map(sees_one_down, watched.sentinels))) if by == "sentinels" else lambda: True
-        await asyncio.to_thread(wait_until, agreed)
-        died, refused = time.monotonic(), 0
-        while time.monotonic() < died + 30:
-            with suppress(StoreUnavailableError):
-                await store.commit(commit("a-0", "a-1"))
-                break
-            refused += 1
-        took = time.monotonic() - died
-
-        assert refused > 0
-        assert took < 4  # 3, and what a commit that is refused takes.
+        await commits_go_on(store, agreed)
         assert watched.replicas[1].client.hget("bandit:{s}", "version") == b"a-1"
         await store.ping()
+
+
+async def commits_go_on(store: Store, agreed: Callable[[], bool]) -> None:
+    with pytest.raises(StoreUnavailableError, match="too few replicas"):
+        await store.commit(commit("a-0", "a-1"))
+    await asyncio.to_thread(wait_until, agreed)
+    died = time.monotonic()
+    while time.monotonic() < died + 30:
+        with suppress(StoreUnavailableError):
+            await store.commit(commit("a-0", "a-1"))
+            break
+    assert time.monotonic() - died < 4  # 3, and what a commit that is refused takes.
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+async def test_a_clusters_replica_that_is_gone_for_good_is_let_go_in_seconds(
+    server_program: str, tmp_path: Path, how: str
+) -> None:
+    """In 3 seconds from when most masters call it failed."""
+    with ExitStack() as stack:
+        cluster = await asyncio.to_thread(Cluster, tmp_path, stack)
+        shard = cluster.master_of("s")
+        master, lost = cluster.nodes[shard], cluster.nodes[3 + (shard + 1) % 3]
+        name = master.client.execute_command("CLUSTER", "MYID").decode()
+        await asyncio.to_thread(wait_until, lambda: follows(lost, name))
+        store = open_store(cluster.url, options=OPTIONS)
+        await asyncio.to_thread(wait_until, lambda: in_step(master, 2))
+        await store.create(new_session())
+        getattr(lost, how)()
+        nodes, address = master.client.cluster, f"127.0.0.1:{lost.port}"
+        await commits_go_on(store, lambda: nodes("nodes")[address]["flags"] == "slave,fail")
 
 
 # -- How many replicas have to acknowledge, as they come and go.
@@ -256,7 +279,7 @@ class WatchedServer:
         self.down = list[tuple[str, int]]()
         self.watch = ReplicaWatch(self._down if has_sentinels else None, lambda: self.now)
 
-    async def _down(self) -> list[tuple[str, int]] | None:
+    async def _down(self, _: object) -> list[tuple[str, int]] | None:
         return self.down if self.confirmed else None
 
     def send(self, command: bytes) -> asyncio.Future[bytes]:
@@ -275,6 +298,13 @@ def test_replicas_that_sync_or_are_silent_do_not_count() -> None:
     assert replicas_in(info()) == {}
     found = replicas_in(info((1, "online", 0), (2, "wait_bgsave", 0), (3, "online", 4)))
     assert list(found.values()) == [0, float("inf"), 4]
+
+
+def test_what_most_masters_of_a_cluster_can_not_reach_is_down() -> None:
+    line = "07c37 10.0.0.{0}:6379@16379{1} {2} 67ed2 1426238317239 1426238316232 4 connected 0-99\n"
+    flags = ("slave", "slave,fail?", "slave,fail", "master,fail", "myself,slave", "slave,fail,nofailover")
+    nodes = "".join(line.format(n, ",host" * (n % 2), each) for n, each in enumerate(flags))
+    assert failed_in(nodes.encode()) == [("10.0.0.2", 6379), ("10.0.0.5", 6379)]
 
 
 async def test_all_attached_replicas_are_needed_and_one_that_left_is_missed_for_a_time() -> None:

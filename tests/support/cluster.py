@@ -12,6 +12,8 @@ from tests.support.waiting import wait_until
 
 SLOTS = 16384
 TIMES = "--cluster-node-timeout 1000 --repl-diskless-sync-delay 0 --cluster-replica-validity-factor 0"
+STAY = "--cluster-allow-replica-migration no"
+"""Else a second replica would leave for a master that has none."""
 
 
 class Cluster:
@@ -38,7 +40,9 @@ class Cluster:
     def _node(stack: ExitStack, folder: Path) -> RedisServer:
         folder.mkdir()
         bus_port = free_port()
-        server = RedisServer(folder, "--cluster-enabled", "yes", "--cluster-port", str(bus_port), *TIMES.split())
+        server = RedisServer(
+            folder, "--cluster-enabled", "yes", "--cluster-port", str(bus_port), *TIMES.split(), *STAY.split()
+        )
         server.bus_port = bus_port
         stack.callback(server.close)
         return server.start()

@@ -435,7 +435,7 @@ class ClusterClient(RedisClient):
     async def _send_to(self, address: Address, call: Call) -> Any:
         if address not in self._servers:
             settings = {**self._settings, "host": address[0], "port": address[1]}
-            self._servers[address] = ServerConnections(settings, self._options, is_patient=True)
+            self._servers[address] = ServerConnections(settings, self._options, is_in_cluster=True)
         return await self._servers[address].send(call)
 
     async def _map(self, _call: Call) -> Sequence[SlotRange]:

@@ -8,6 +8,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from redis.asyncio import Connection
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, NoScriptError, ReadOnlyError, RedisError
+from redis.exceptions import InvalidResponse, NoPermissionError, NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ..base import NoAnswerError, StoreOptions
@@ -165,7 +166,8 @@ class Pipeline(asyncio.Protocol):
 # A replica that is promoted while its master lives (an ordered failover, a promotion by hand, a partition) leaves
 # the master, which goes on accepting writes until it hears of it. Another replica may acknowledge these, and they
 # are lost. So all replicas that are attached have to acknowledge, and one that has left is missed until those who
-# appoint masters call it down, or name this master long after: by then the workers have gone to the new one.
+# appoint masters call it down, or name this master long after: by then the workers have gone to the new one. In a
+# cluster a master knows what most masters call failed.
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the replicas of a server while none is away, and between two questions about one."""
@@ -175,10 +177,14 @@ MISSED_SECONDS = 20.0
 """Longer than sentinels, or a cluster with its default node timeout, take to name another master."""
 MAX_LAG, USUAL_LAG = 3, 1
 """A replica that was silent for more seconds has left; one that was known for more than the usual is missed."""
-_INFO, _STATS = packed(("INFO", "replication")), packed(("INFO", "stats"))
+_INFO, _STATS, _NODES = (
+    packed(each) for each in (("INFO", "replication"), ("INFO", "stats"), ("CLUSTER", "NODES"))
+)
 _LISTED = re.compile(rb"^slave[0-9]+:ip=([^,\r]*),port=([0-9]+),state=(\w+),.*lag=([0-9]+)", re.MULTILINE)
+_FAILED = re.compile(rb"^\S+ (\S+):([0-9]+)@\S+ slave,fail[ ,]", re.MULTILINE)
+"""A replica in CLUSTER NODES that most masters can't reach; one that this master alone misses is ``fail?``."""
 _SYNCS = re.compile(rb"^sync_(?:full|partial_ok):([0-9]+)", re.MULTILINE)
-Down = Callable[[], Awaitable[Collection[Address] | None]]
+Down = Callable[[Pipeline], Awaitable[Collection[Address] | None]]
 """Returns the replicas that those who appoint masters call down; None unless they name this master."""
 
 
@@ -213,7 +219,7 @@ class ReplicaWatch:
             replication, stats = await asyncio.gather(pipeline.send(_INFO), pipeline.send(_STATS))
             listed = replicas_in(replication)
             self._note(listed, sum(map(int, _SYNCS.findall(stats))))
-            await self._let_some_go(listed)
+            await self._let_some_go(listed, pipeline)
         return len(self._attached) + len(self._missed)
 
     def _note(self, listed: Mapping[Address, float], syncs: int) -> None:
@@ -232,13 +238,13 @@ class ReplicaWatch:
         self._listed, self._attached, self._syncs = frozenset(listed), attached, syncs
         self._next_look = now + LOOK_SECONDS
 
-    async def _let_some_go(self, listed: Collection[Address]) -> None:
+    async def _let_some_go(self, listed: Collection[Address], pipeline: Pipeline) -> None:
         now = self._clock()
         due = {each: since for each, since in self._missed.items() if each in listed or now - since >= LEFT_SECONDS}
         if not due or now < self._next_question:
             return
         self._next_question = now + LOOK_SECONDS
-        down = due.keys() - listed if self._down is None else await self._down()
+        down = due.keys() - listed if self._down is None else await self._down(pipeline)
         if down is None:
             return
         for each, since in due.items():
@@ -254,6 +260,11 @@ def replicas_in(reply: bytes) -> dict[Address, float]:
         (host.decode(), int(port)): int(lag) if state == b"online" else math.inf
         for host, port, state, lag in _LISTED.findall(reply)
     }
+
+
+def failed_in(reply: bytes) -> list[Address]:
+    """Return the replicas in a CLUSTER NODES reply that most masters of the cluster can't reach."""
+    return [(host.decode(), int(port)) for host, port in _FAILED.findall(reply)]
 
 
 # -- The connections of a worker to one Redis server, and calls on them.
@@ -303,7 +314,7 @@ class ServerConnections:
     settings : redis-py's settings of a connection
     options : most connections, and timeouts for one of them and for replies
     master : who names the server; None if the settings do
-    is_patient : whether others than this server, who are not asked, may make one of its replicas the master
+    is_in_cluster : whether other masters may make one of its replicas the master
     """
 
     def __init__(
@@ -311,12 +322,12 @@ class ServerConnections:
         settings: Mapping[str, Any],
         options: StoreOptions,
         master: Master | None = None,
-        is_patient: bool = False,
+        is_in_cluster: bool = False,
     ) -> None:
         self._settings = {name: value for name, value in settings.items() if not name.startswith("sentinel_")}
         self._options = options
         self._master = master
-        self._is_patient = is_patient
+        self._is_in_cluster = is_in_cluster
         self._shared: Pipeline | None = None
         self._opening: asyncio.Task[Pipeline] | None = None
         self._free: list[Pipeline] = []
@@ -443,10 +454,14 @@ class ServerConnections:
         address, master = pipeline.address, self._master
         if address not in self._watches:
 
-            async def down() -> Collection[Address] | None:
-                return () if master is None else await master.replicas_down(address)
+            async def down(asked: Pipeline) -> Collection[Address] | None:
+                if master is not None:
+                    return await master.replicas_down(address)
+                with suppress(NoPermissionError):
+                    return failed_in(await asked.send(_NODES))
+                return ()
 
-            self._watches[address] = ReplicaWatch(down if master is not None or self._is_patient else None)
+            self._watches[address] = ReplicaWatch(down if master is not None or self._is_in_cluster else None)
         replicas = max(call.replicas, await self._watches[address].needed(pipeline))
         if await pipeline.send(packed(("WAIT", replicas, max(1, int(call.replica_seconds * 1000))))) < replicas:
             raise ReplicasBehindError
