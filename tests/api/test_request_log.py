@@ -11,6 +11,7 @@ from service.store import open_store
 from service.store.base import StoreOptions
 from service.store.memory import MemoryStore
 from service.telemetry.logs import MAX_FIELD_CHARS
+from tests.support.api_keys import ADMIN, CLIENT, KEYS
 from tests.support.connections import answers, connected
 from tests.support.http import http_client
 from tests.support.running import RunningService
@@ -43,7 +44,6 @@ async def test_a_line_tells_of_a_request(make_client, lines):
 
 ARMS = {"kind": "dexp3", "arms": ["a", "b"]}
 SESSION, CREATION, OTHER = "/v1/sessions/{session_id}", "/v1/sessions", "other"
-SECRETS = {role: f"{role}-0123456789abcdef" for role in ("admin", "client")}
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,9 @@ SECRETS = {role: f"{role}-0123456789abcdef" for role in ("admin", "client")}
 async def test_the_line_names_the_session_also_of_a_refused_call_and_what_changed(
     make_client, lines, method, path, body, status, route, changed
 ):
-    keys = [{"name": role, "role": role, "key": key} for role, key in SECRETS.items()]
-    client = await make_client(api_keys=SecretText(json.dumps(keys)))
-    client.headers["X-API-Key"] = SECRETS["admin"]
-    await client.post("/v1/sessions", json={"session_id": "s", "learner": ARMS})
-    for key in ("", SECRETS["client"], SECRETS["admin"]):
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": ARMS}, headers={"X-API-Key": ADMIN})
+    for key in ("", CLIENT, ADMIN):
         answer = await client.request(method, f"/v1/sessions{path}", json=body, headers={"X-API-Key": key})
     shown = [(line.get("session"), line["route"], line.get("changed")) for line in lines()[1:]]
 

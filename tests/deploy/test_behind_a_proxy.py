@@ -37,8 +37,10 @@ SHORT_BOUND = ("--store-timeout-seconds", "0.5", "--store-budget-seconds", "0.5"
 
 
 @contextlib.contextmanager
-def replicas(count: int, folder: Path, store: str, *flags: str) -> Iterator[list[ServiceProcess]]:
-    """So many services on one store."""
+def replicas(
+    count: int, folder: Path, store: str, *flags: str
+) -> Iterator[tuple[list[ServiceProcess], httpx.Client]]:
+    """So many services on one store, and a client of nginx in front of them."""
     made = []
     for number in range(count):
         logs = folder / f"replica-{number}"
@@ -49,7 +51,8 @@ def replicas(count: int, folder: Path, store: str, *flags: str) -> Iterator[list
             each.start()
         for each in made:
             wait_until(each.ready, 60)
-        yield made
+        with before("", folder, facing(each.url for each in made)) as client:
+            yield made, client
     finally:
         for each in made:
             each.end()
@@ -103,10 +106,7 @@ def checked_upgrade(
 
 def test_a_rolling_upgrade_under_load_costs_nobody_more_than_a_retry(tmp_path, redis_server):
     flags = ("--drain-seconds", "2", "--workers", "1")
-    with (
-        replicas(3, tmp_path, redis_server.url, *flags) as made,
-        before("", tmp_path, facing(each.url for each in made)) as client,
-    ):
+    with replicas(3, tmp_path, redis_server.url, *flags) as (made, client):
         by_port, pids = {str(each.port): each for each in made}, [each.pid for each in made]
 
         def restart(port: str) -> str:
@@ -161,10 +161,7 @@ def test_an_upgrade_of_containers_and_the_way_back_under_load_cut_no_connection(
 
 
 def test_a_frozen_replica_is_left_out_within_two_seconds(tmp_path, redis_server):
-    with (
-        replicas(3, tmp_path, redis_server.url) as made,
-        before("", tmp_path, facing(each.url for each in made)) as client,
-    ):
+    with replicas(3, tmp_path, redis_server.url) as (made, client):
         session = create(client)
         frozen = [made[0].pid, *made[0].workers()]
         for pid in frozen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
@@ -72,33 +72,39 @@ async def test_what_is_acknowledged_is_on_the_replica(store: RedisStore, replica
     assert replica.client.dbsize() == 0
 
 
+FIRST = commit("a-0", "a-1", event_ids=[digest(1)])
+CALLS: tuple[Callable[[Store], Awaitable[object]], ...] = (
+    lambda store: store.ping(),
+    lambda store: store.commit(FIRST),
+    lambda store: store.commit(commit("a-1", None)),
+    lambda store: store.commit(commit("a-1", None, event_lookups=[digest(2)])),
+    lambda store: store.recall("s", digest("k")),
+    lambda store: store.recall("s", digest("unknown")),
+    lambda store: store.create(new_session()),
+    lambda store: store.create(new_session(version="w0")),
+    lambda store: store.create(new_session("t")),
+    lambda store: store.delete("t"),
+)
+"""All that waits for replicas, what changes nothing too."""
+
+
 @pytest.mark.slow
 async def test_nothing_is_acknowledged_while_the_replica_hangs(
     store: RedisStore, hasty_store: RedisStore, replica: RedisServer
 ) -> None:
     """A commit that was refused counts once after all, and is acknowledged when it is on the replica."""
     await store.create(new_session(answer=(digest("k"), b"created")))
-    first = commit("a-0", "a-1", event_ids=[digest(1)])
     replica.freeze()
-    for call in (
-        hasty_store.ping(),
-        hasty_store.commit(first),
-        hasty_store.commit(commit("a-1", None)),
-        hasty_store.commit(commit("a-1", None, event_lookups=[digest(2)])),
-        hasty_store.recall("s", digest("k")),
-        hasty_store.create(new_session()),
-        hasty_store.create(new_session("t")),
-        hasty_store.delete("t"),
-    ):
+    for call in CALLS:
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
-            await call
+            await call(hasty_store)
     assert isinstance(await hasty_store.commit(commit("a-0", "w1", writer="b")), Conflict)
     assert isinstance(await hasty_store.commit(commit("a-1", "w2", event_ids=[digest(1)])), Known)
 
     replica.thaw()
 
     await store.ping()
-    assert await store.commit(first) == Committed()
+    assert await store.commit(FIRST) == Committed()
     assert replica.client.hget("bandit:{s}", "version") == b"a-1"
 
 
@@ -109,21 +115,10 @@ async def test_another_worker_acknowledges_nothing_either(
     """Its connection wrote nothing: duplicates, replays, confirmations and sessions found wait all the same."""
     await store.create(new_session(answer=(digest("k"), b"created")))
     replica.freeze()
-    first = commit("a-0", "a-1", event_ids=[digest(1)])
-    for call in (hasty_store.commit(first), hasty_store.delete("t")):
+    for call in (hasty_store.commit(FIRST), hasty_store.delete("t")):
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
             await call
-    for call in (
-        lambda other: other.commit(first),
-        lambda other: other.commit(commit("a-1", None)),
-        lambda other: other.commit(commit("a-1", None, event_lookups=[digest(2)])),
-        lambda other: other.recall("s", digest("k")),
-        lambda other: other.recall("s", digest("unknown")),
-        lambda other: other.create(new_session()),
-        lambda other: other.create(new_session(version="w0")),
-        lambda other: other.delete("t"),
-        lambda other: other.ping(),
-    ):
+    for call in CALLS:
         other = RedisStore(redis_server.url, OPTIONS)
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
             await call(other)
