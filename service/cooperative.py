@@ -50,13 +50,13 @@ class FairYield:
         if time.perf_counter() - self._since > self._slice:
             FairYield._waiting += 1
             try:
-                await (asyncio.sleep(self.pause_seconds) if self.pause_seconds else _wait_in_queue())
+                await (asyncio.sleep(self.pause_seconds) if self.pause_seconds else wait_in_queue())
             finally:
                 FairYield._waiting -= 1
             self._since, self._slice = time.perf_counter(), self.slice_seconds
 
 
-def _wait_in_queue() -> asyncio.Future[None]:
+def wait_in_queue() -> asyncio.Future[None]:
     """Return a future that is done after those of all computations in the queue.
 
     One is resumed in each pass of the event loop.
@@ -77,6 +77,41 @@ def _resume_next(queue: _Queue) -> None:
         resumed.set_result(None)
         if queue:
             resumed.get_loop().call_soon(_resume_next, queue)
+
+
+class Turns:
+    """Lets few requests for one path begin in each pass of the event loop, and those for other paths in between.
+
+    Clients that are answered together ask again together: without turns their burst would last, and others wait.
+    """
+
+    at_once: ClassVar[int] = 2
+
+    def __init__(self) -> None:
+        self._begun: dict[str, int] = {}
+        """Requests of this pass by path."""
+        self._late = deque[tuple[str, asyncio.Future[None]]]()
+
+    async def wait(self, path: str) -> None:
+        """Return when a request for the path may begin: mostly at once."""
+        loop = asyncio.get_running_loop()
+        if not self._begun and not self._late:
+            loop.call_soon(self._begin_pass, loop)
+        self._begun[path] = begun = self._begun.get(path, 0) + 1
+        if begun > self.at_once:
+            turn = loop.create_future()
+            self._late.append((path, turn))
+            await turn
+
+    def _begin_pass(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._begun.clear()
+        for _ in range(min(self.at_once, len(self._late))):
+            path, turn = self._late.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._begun[path] = self._begun.get(path, 0) + 1
+        if self._begun or self._late:
+            loop.call_soon(self._begin_pass, loop)
 
 
 class BackgroundYield(FairYield):

@@ -29,6 +29,7 @@ from ..cooperative import (
     STREAMED_FROM_BYTES,
     Body,
     FairYield,
+    Turns,
     joined,
     json_chunks,
     run_in_thread,
@@ -186,6 +187,7 @@ class Requests:
         }
         self._mounted = {route.path for route in described.routes if isinstance(route, Mount)}
         self._last_status: dict[str, int] = {}
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, but no path with an encoded slash."""
@@ -207,6 +209,8 @@ class Requests:
                 self._admit(scope, operation)
             if operation is not None:
                 body = await self._receive(operation, scope, given, receive)
+                if scope["method"] == "GET":  # What changes a session takes turns in its queue.
+                    await self._turns.wait(scope["path"])
                 if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
                     status, headers, answer = answered
                 else:
@@ -274,6 +278,7 @@ class Requests:
             await send(message)
 
         try:
+            await self._turns.wait(scope["path"])
             await app(scope, receive, answer)
         except asyncio.CancelledError:
             if status:

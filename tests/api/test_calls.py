@@ -1,5 +1,6 @@
 """The table of calls: what path operations take and may not ask for, who may call them, and what each refuses."""
 
+import asyncio
 import inspect
 import itertools
 import json
@@ -367,3 +368,25 @@ async def test_a_line_feed_behind_the_path_is_no_fault(client, create):
 
     assert [answer.status_code for answer in answers] == [200, 200, 200, 200]
     assert (await client.get(f"{path}%0A")).status_code == 404
+
+
+@pytest.mark.parametrize(("method", "ends"), [("GET", ""), ("POST", "/nothing")], ids=["views", "refused"])
+async def test_many_calls_of_one_session_let_those_of_others_come_between(make_client, method, ends):
+    client, order = await make_client(), []
+    for name in ("hot", "quiet"):
+        fields = {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}}
+        assert (await client.post("/v1/sessions", json=fields)).status_code == 201
+
+    async def ask(session):
+        await client.request(method, f"/v1/sessions/{session}{ends}")
+        order.append(session)
+
+    left, *asking = [asyncio.create_task(ask("hot")) for _ in range(40)]
+    asking.append(asyncio.create_task(ask("quiet")))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, *asking, return_exceptions=True)
+
+    assert len(order) >= 40
+    assert order.index("quiet") <= 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -82,6 +83,34 @@ async def test_requests_that_wait_together_are_one_commit(store, queues):
 
     assert len(store.commits) <= 2
     assert await slot_in(store) == 50
+
+
+@pytest.mark.parametrize(("beside", "passes"), [(False, 12), (True, 24)], ids=["alone", "beside another"])
+async def test_a_batch_is_answered_in_turns(store, queues, beside, passes):
+    """At most eight requests in a pass of the event loop, which goes round between for other sessions."""
+    held, stored = asyncio.Event(), Stored.of(Specification(learner=Dexp3Spec(n_arms=3)))
+
+    class Held(Act):
+        async def apply(self, draft, checked):
+            await held.wait()
+            return Applied(b"", changed=False)
+
+    await store.create(NewSession("other", "first", stored.encode(), codec.encode(stored.start())))
+    other = [asyncio.create_task(queues.submit("other", Held(1, 1)))] if beside else []
+    store.gate.clear()
+    tasks = [asyncio.create_task(queues.submit("s", act())) for _ in range(101)]
+    await store.called.wait()
+    store.gate.set()
+    answered = [0]
+    while answered[-1] < len(tasks):
+        await asyncio.sleep(0)
+        answered.append(sum(map(asyncio.Task.done, tasks)))
+    held.set()
+    await asyncio.gather(*tasks, *other)
+
+    assert max(late - early for early, late in pairwise(answered)) <= 8
+    assert len(answered) > 2 * passes
+    assert len(store.commits) == 2 + beside
 
 
 async def test_a_client_that_gave_up_harms_nobody_and_its_sent_commit_counts(store, queues):
