@@ -7,12 +7,14 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from .errors import RateLimitedError
 from .settings import Count, SecretText, Settings, SettingsError, read_secret
 
 MIN_KEY, MAX_KEY = 16, 512
@@ -20,6 +22,8 @@ WATCH_SECONDS = 1.0
 """Time between two looks at the file of the keys."""
 MAX_KEYS = 1000
 """Every request's key is compared with all of them."""
+_ROUNDING = 1e-6
+"""Seconds by which sums of times may be wrong."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Role = Literal["reader", "client", "admin"]
@@ -40,6 +44,7 @@ class ApiKey(BaseModel):
     max_sessions: Count | None = None
     max_arms: Count | None = None
     max_body_bytes: Count | None = None
+    requests_per_second: Count | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -142,10 +147,23 @@ class KeyRing:
 
     A file that can't be read later changes nothing. Where it can't be read at the start no key is accepted: it may
     have lost the keys that the service began with.
+
+    Parameters
+    ----------
+    settings : have the keys, or name their file
+    full_at : of each key, by its place, when its bucket of requests is full again, in seconds of the clock; shared
+        by the workers. None for a process that has no others
+    clock : seconds, the same for all processes of the machine
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        full_at: memoryview[float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._clock = settings, clock
+        self._full_at = memoryview(bytearray(8 * MAX_KEYS)).cast("d") if full_at is None else full_at
         self._file = settings.api_keys_file
         self._read_at: tuple[int, ...] = ()
         self.keys: Sequence[ApiKey] = ()
@@ -167,6 +185,26 @@ class KeyRing:
         if self.keys and keys != self.keys:
             log.info("the API keys have changed: %s", ", ".join(key.name for key in keys))
         self.keys = keys
+
+    def take(self, key: ApiKey) -> None:
+        """Take a request out of the bucket of a key, which holds those of a second.
+
+        No lock is held: if two workers take one at the same moment, it may count once. A file that puts a key at
+        another place gives it the bucket of that place, a second's worth at most.
+
+        Raises
+        ------
+        RateLimitedError
+            if the bucket is empty.
+        """
+        if (rate := key.requests_per_second) is None:
+            return
+        place = next(place for place, each in enumerate(self.keys) if each is key)
+        now = self._clock()
+        full_at = max(self._full_at[place], now) + 1 / rate
+        if full_at > now + 1 + _ROUNDING:
+            raise RateLimitedError(f"This API key may send {rate} requests per second")
+        self._full_at[place] = full_at
 
     async def watch(self) -> None:
         """Read the file again whenever it has changed; return at once where the settings name no file."""

@@ -92,6 +92,7 @@ def create_app(
     metrics_folder: Path | None = None,
     spans: Spans | None = None,
     draining: Callable[[], bool] = lambda: False,
+    full_at: memoryview[float] | None = None,
 ) -> Application:
     """Build the service on a store; without one, the settings' URL chooses it.
 
@@ -105,6 +106,7 @@ def create_app(
     metrics_folder : where the workers of one service count together; None where this process is the only one
     spans : makes traces, and is closed with the store; None where no traces are made
     draining : whether the service is about to stop: it is not ready then
+    full_at : what the workers share of API keys, as ``KeyRing`` takes it; None where this process is the only one
     """
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
@@ -113,7 +115,7 @@ def create_app(
     calls = timed(opened, metrics, None if spans is None else spans.store_call, readiness.on_failure)
     runtime = Runtime(
         settings=settings,
-        api_keys=KeyRing(settings),
+        api_keys=KeyRing(settings, full_at),
         metrics=metrics,
         sessions=Sessions(calls, settings, metrics, Schemas(untraced)),
         readiness=readiness,

@@ -20,6 +20,7 @@ ServiceError
 ├── ClientGoneError            499 client_gone
 ├── UnauthorizedError          401 unauthorized
 ├── ForbiddenError             403 forbidden
+├── RateLimitedError           429 rate_limited
 ├── CrossSiteError             403 cross_site
 ├── ForeignHostError           421 foreign_host
 ├── StateCorruptError          500 state_corrupt
@@ -135,6 +136,12 @@ class ForbiddenError(ServiceError):
     """The API key does not allow this."""
 
     status, code, title = 403, "forbidden", "The API key does not allow this"
+
+
+class RateLimitedError(ServiceError):
+    """The API key has sent its requests of this second; nothing was done. Retry after `Retry-After`."""
+
+    status, code, title = 429, "rate_limited", "The API key has sent its requests of this second"
 
 
 class CrossSiteError(ServiceError):

@@ -1,10 +1,14 @@
 """API keys as the settings give them, and how they are kept."""
 
 import json
+import os
+from contextlib import suppress
 
 import pytest
 
-from service.api_keys import find, read_keys
+from service.api_keys import MAX_KEYS, KeyRing, find, read_keys
+from service.errors import RateLimitedError
+from service.server.pool import API_KEYS, Board
 from service.settings import SecretText, Settings, SettingsError
 from tests.support.api_keys import KEYS, SHOP, settings
 
@@ -29,6 +33,10 @@ from tests.support.api_keys import KEYS, SHOP, settings
         ([{"name": "a\n", "role": "admin", "key": "secret" * 4}], "0.name: "),
         ([{"name": "a", "role": "admin", "key": "secret" * 4, "session_prefix": "*"}], "0.session_prefix: "),
         ([{"name": "a", "role": "admin", "key": "secret" * 4, "max_arms": "4"}], "0.max_arms: "),
+        *(
+            ([{"name": "a", "role": "admin", "key": "secret" * 4, "requests_per_second": rate}], "0.requests_per_")
+            for rate in (0, -1, 1.5, "5", True)
+        ),
         ([{"name": "a", "role": "admin", "key": f"secret{n}" * 4} for n in (1, 2)], "same name"),
         ([{"name": n, "role": "admin", "key": "secret" * 4} for n in "ab"], "same secret"),
     ],
@@ -64,3 +72,32 @@ def test_only_the_hash_is_kept():
 
 def test_an_empty_text_is_no_key():
     assert read_keys(settings("")) == ()
+
+
+@pytest.mark.parametrize("rate", [1, 3, 7, 1000, 10**12])
+def test_workers_share_the_bucket_of_a_key(rate):
+    """Whoever asks always gets the rate, and at once what the bucket holds: the requests of a second."""
+    board, now = Board.create(3), 1e6
+    given = settings([*KEYS, {"name": "a", "role": "client", "key": "a" * 16, "requests_per_second": rate}])
+    workers = [KeyRing(given, Board(os.dup(board.descriptor), 3).full_at, lambda: now) for _ in range(3)]
+
+    def taken(seconds, asked):
+        nonlocal now
+        until, count = now + seconds, 0
+        for n in range(asked):
+            ring = workers[n % 3]
+            with suppress(RateLimitedError):
+                ring.take(ring.keys[-1])
+                count += 1
+            now += seconds / asked
+        now = until
+        return count
+
+    assert API_KEYS == MAX_KEYS
+    asked = min(rate, 1000)
+    assert taken(0, asked) == asked
+    assert taken(0, 10) == (0 if rate <= 1000 else 10)
+    now += 2
+    most = min(11 * rate, 11_000)
+    assert 0.9 * most <= taken(10, 11_000) <= most
+    assert KeyRing(given, None, lambda: now).take(workers[0].keys[0]) is None

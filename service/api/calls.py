@@ -201,12 +201,12 @@ class Requests:
             request_id = next(self._new_ids)
         scope[ID_IN_SCOPE] = request_id
         try:
-            raw = scope.get("raw_path") or b""
-            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
-                raise NotFoundError
             operation = self._find(scope)
             if self._admit is not None:
                 self._admit(scope, operation)
+            raw = scope.get("raw_path") or b""
+            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
+                raise NotFoundError
             if operation is not None:
                 body = await self._receive(operation, scope, given, receive)
                 if scope["method"] == "GET":  # What changes a session takes turns in its queue.

@@ -167,6 +167,7 @@ class KeyCheck:
         if access is not None and (access.keyless or access.opened_by(self._runtime.settings)):
             return
         scope[KEY_IN_SCOPE] = key = self._identify(scope)
+        self._runtime.api_keys.take(key)
         # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
         roles = access.roles if access is not None and match is Match.FULL else ADMINS
         if key.role not in roles:

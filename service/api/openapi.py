@@ -108,6 +108,7 @@ _NOTES = {
     401: ", if the service has API keys",
     403: ": the API key does not allow it, or, without keys, a page of another site sent the request",
     421: ", if the service has no API keys",
+    429: ", if the API key has requests_per_second; carries Retry-After",
     503: "; carries Retry-After",
 }
 
@@ -120,7 +121,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 # -- The OpenAPI document: what FastAPI writes, with this service's problems, limits and API keys.
 
-_OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401",), ("408", "409", "413", "415")
+_OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401", "429"), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""
 _CONFLICTING = {"/v1/sessions/{session_id}/decisions"}
 """Routes without a body that can answer 409 all the same."""

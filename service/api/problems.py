@@ -162,6 +162,8 @@ def problem(error: errors.ServiceError, retry_after: int, headers: Mapping[str, 
         extra["WWW-Authenticate"] = 'Bearer realm="delayed-bandits"'
     if error.retry:
         extra["Retry-After"] = str(retry_after)
+    elif isinstance(error, errors.RateLimitedError):
+        extra["Retry-After"] = "1"  # The next request is there after a second at most.
     if error.status in (408, 413):
         # The rest of the body may still come: it is not read as the next request.
         extra["Connection"] = "close"

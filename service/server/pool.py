@@ -25,7 +25,7 @@ from typing import cast
 # -- A board in shared memory: every worker says that it lives and how many connections it holds.
 #
 # All processes of a service read it at any moment, without messages that a process which stands still could hold
-# up. Each number is written by one process, as eight bytes at once.
+# up. Each number is written by one process, as eight bytes at once, but those of API keys.
 
 BEAT_SECONDS = 0.25
 """How often a worker's event loop says that it lives."""
@@ -33,7 +33,9 @@ FRESH_SECONDS = 4 * BEAT_SECONDS
 """A worker that has said nothing for so long is not expected to take a connection."""
 _DRAINING, _FIRST_ROW = 0, 1
 """Places of the numbers: one for all, then a row for each worker: time of the last beat, connections, and what
-``Board.of_owner`` returns."""
+``Board.of_owner`` returns; then ``Board.full_at``."""
+API_KEYS = 1000
+"""As many as a service may have."""
 
 
 class Board:
@@ -49,11 +51,13 @@ class Board:
     ----------
     descriptor : for the workers' processes
     workers : number of rows
+    full_at : of each API key, by its place, when its bucket of requests is full again; all workers write it
     """
 
     def __init__(self, descriptor: int, workers: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.descriptor = descriptor
-        self._numbers = memoryview(mmap.mmap(descriptor, 8 * _row(workers, workers))).cast("d")
+        self._numbers = memoryview(mmap.mmap(descriptor, _bytes(workers))).cast("d")
+        self.full_at = self._numbers[_row(workers, workers) :]
         self.workers = workers
         self._clock = clock
         # Whether the service is about to stop, and still serves: asked for every request.
@@ -67,7 +71,7 @@ class Board:
         else:
             with tempfile.TemporaryFile() as file:
                 descriptor = os.dup(file.fileno())
-        os.truncate(descriptor, 8 * _row(workers, workers))
+        os.truncate(descriptor, _bytes(workers))
         return cls(descriptor, workers)
 
     def drain(self) -> None:
@@ -114,6 +118,10 @@ class Board:
 
 def _row(worker: int, workers: int) -> int:
     return _FIRST_ROW + (3 + workers) * worker
+
+
+def _bytes(workers: int) -> int:
+    return 8 * (_row(workers, workers) + API_KEYS)
 
 
 # -- Whether the shared socket listens: only while a worker can answer, so that clients are refused at once

@@ -96,7 +96,9 @@ class Server(uvicorn.Server):
 
     def __init__(self, settings: Settings, listener: socket.socket, board: Board, number: int) -> None:
         folder, spans = multiprocess.share(number), open_traces()
-        app = create_app(settings, metrics_folder=folder, spans=spans, draining=board.is_draining)
+        app = create_app(
+            settings, metrics_folder=folder, spans=spans, draining=board.is_draining, full_at=board.full_at
+        )
         others = settings.store_connections + settings.workers * (2 + len(multiprocess.KINDS))
         allowed = allowed_connections(settings.max_connections, others)
         self.runtime, self._limit = app.state.runtime, ConnectionLimit(allowed, time.monotonic)

@@ -1,9 +1,12 @@
 """API keys: who gets in, what a role and a key bound, keys that change meanwhile, and that no secret is seen."""
 
 import asyncio
+import contextlib
+import itertools
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import httpx
@@ -20,6 +23,7 @@ from tests.support.one_session import pages
 from tests.support.running import RunningService, create
 from tests.support.waiting import SECONDS, wait_until
 
+JSON = {"Content-Type": "application/json"}
 LEARNER = {"kind": "dexp3", "n_arms": 3}
 
 
@@ -299,7 +303,68 @@ async def test_as_many_sessions_as_a_key_may_have_are_created_however_many_are_a
     assert sorted(answer.status_code for answer in answers) == 2 * [201] + 6 * [403]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/sessions/shop-1/act", b"", 200),
+        ("POST", "/v1/sessions/shop-1/feedback", b"{", 422),
+        ("GET", "/v1/sessions/missing", b"", 404),
+        ("GET", "/v1/sessions", b"", 403),
+        ("GET", "/v1%2Fsessions", b"", 403),
+        ("GET", "/nowhere", b"", 403),
+    ],
+)
+async def test_a_key_has_its_rate_before_all_else_is_checked(make_client, problem, method, path, body, status):
+    key = {"name": "slow", "role": "client", "key": OLD, "requests_per_second": 1}
+    client = await make_client(api_keys=SecretText(json.dumps([key, KEYS[0]])))
+    fields = {"session_id": "shop-1", "learner": LEARNER}
+    assert (await client.post("/v1/sessions", json=fields, headers=bearer(ADMIN))).status_code == 201
+
+    async def ask():
+        return await client.request(method, path, content=body, headers=bearer(OLD) | JSON)
+
+    assert (await ask()).status_code == status
+    answer = problem(await ask(), 429, "rate_limited")
+    assert answer.headers["retry-after"] == "1"
+    view = await client.get("/v1/sessions/shop-1", headers=bearer(ADMIN))
+    assert view.json()["slot"] == (1 if status == 200 else 0)
+    assert (await client.get("/livez", headers=bearer(OLD))).status_code == 200
+    problem(await client.get(path, headers=bearer(NEW)), 401, "unauthorized")
+    metrics = (await client.get("/metrics", headers=bearer(ADMIN))).text
+    assert 'bandit_problems_total{code="rate_limited"} 1.0' in metrics
+
+
 OLD, NEW = "old-0123456789abcdef", "new-0123456789abcdef"
+
+
+@pytest.mark.processes
+def test_workers_hold_a_rate_together_and_a_new_one_without_a_restart(tmp_path):
+    def file_with(rate):
+        key = {"name": "slow", "role": "client", "key": OLD, "requests_per_second": rate}
+        replace(tmp_path / "keys.json", json.dumps([KEYS[0], key]))
+
+    def served(clients, count):
+        """Requests in a second, while so many are served; before that, the bucket is emptied."""
+        asked = (client.get("/v1/key").status_code for client in itertools.cycle(clients))
+        next(status for status in asked if status == 429)
+        began, refused = time.monotonic(), 0
+        while count:
+            status = next(asked)
+            assert status in {200, 429}
+            refused += status == 429
+            count -= status == 200
+        assert refused
+        return 1 / (time.monotonic() - began)
+
+    file_with(20)
+    flags = ("--workers", "3", "--api-keys-file", str(tmp_path / "keys.json"))
+    with RunningService(tmp_path, *flags) as service, contextlib.ExitStack() as stack:
+        service.wait_serving(3)
+        clients = [stack.enter_context(http_client(service.url, headers={"X-API-Key": OLD})) for _ in range(12)]
+        assert 18 <= 40 * served(clients, 40) <= 22
+        file_with(40)
+        wait_until(lambda: service.text().count("the API keys have changed") == 3)
+        assert 36 <= 80 * served(clients, 80) <= 44
 
 
 def keys_of(*secrets):

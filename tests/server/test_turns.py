@@ -100,6 +100,6 @@ def test_quiet_sessions_wait_less_than_a_hot_one(
         clients = Clients(method, call)
         asyncio.run(clients.ask(service.url))
 
-    # Counted in requests, as times depend on what else the machine does: while a hot client waits, each of the others
-    # has one answered. An eighth of them, and as many again in this process, which has clients that wait too.
+    # Counted in requests, as times depend on what else the machine does: while a hot client waits, each of the
+    # others has one answered. An eighth of them, and as many again in this process, whose clients wait too.
     assert statistics.median(clients.waited) <= HOT / 4
