@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps
-from .maths import add_arms, remove_arms
+from .maths import LARGEST_DELAYS, add_arms, remove_arms
 from .specs import MAX_COUNT, ArmsSpec, LearningRate, MaxDelay, Rate, RatedSpec, RateFields, TotalDelay, Whole
 
 # -- The log of many arms: weights, and those that were set since. No state of many arms has a vector: the log is
@@ -212,7 +212,8 @@ class Dexp3(ArmLearner[State]):
     def open(self, state: State, slot: Slot) -> State:
         """Open a slot; no bound is proved for the anytime rates, of which D is the sum of delays, with the cap."""
         weights, _, total, _, drift, _, _, _, delay_sum, least, log = state
-        n_arms, t, delay_sum = weights.shape[-1], slot.t, delay_sum + min(slot.outstanding, self._cap)
+        n_arms, t = weights.shape[-1], slot.t
+        delay_sum = min(delay_sum + min(slot.outstanding, self._cap), LARGEST_DELAYS)
         if (rates := self._rates) is None:
             eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + delay_sum))
             floor = min(1 / (t + delay_sum), 0.25)

@@ -157,6 +157,8 @@ class Simplex(FeasibleSet):
 
 LARGEST_VALUE = 1e100
 """Losses and gradient entries beyond this size are cut to it, so that no step and no sum of squares overflows."""
+LARGEST_DELAYS = 2**53
+"""Sums of delays stay there: it is the last whole number that all readers of JSON, and floats, know exactly."""
 
 
 def query_points(x: FloatArray, perturbation: float) -> FloatArray:

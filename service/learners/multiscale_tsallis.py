@@ -17,7 +17,7 @@ import numpy as np
 
 from . import multiscale_state as rule
 from .base import FloatArray, IntArray, ProvisionalLearner, Slot
-from .maths import add_arms, remove_arms, spread, with_floor
+from .maths import LARGEST_DELAYS, add_arms, remove_arms, spread, with_floor
 from .multiscale_state import EXPERTS, MEMORY, State
 from .specs import ArmsSpec
 from .tsallis import column, distribution_over_few, mixture, solve_rows
@@ -63,7 +63,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, zeros, *numbers)
 
     def open(self, state: State, slot: Slot) -> State:
-        t, delays = state.t + 1, state.delay_sum + slot.outstanding
+        t, delays = state.t + 1, min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
         # Made of all its fields, and once more at the end: `_replace` takes as long as solving for the mixture.
         state = State(*state[:9], t, delays, state.mean, state.events, *state[13:18])
         sums, p, lam, scales = _solved(state)

@@ -19,7 +19,7 @@ import numpy as np
 
 from .base import FloatArray, IntArray, Record, Slot, SlotLearner, at
 from .exp3 import DEFAULT_MAX_OPEN_SLOTS, MaxOpenSlots
-from .maths import SMALLEST_DIVISOR, add_arms, remove_arms
+from .maths import LARGEST_DELAYS, SMALLEST_DIVISOR, add_arms, remove_arms
 from .specs import ArmsSpec, NullIs
 from .tsallis import column
 
@@ -114,7 +114,8 @@ class TsallisDelayed(SlotLearner[State]):
         return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms), 0, 0)
 
     def open(self, state: State, slot: Slot) -> State:
-        state = state._replace(t=state.t + 1, delay_sum=state.delay_sum + slot.outstanding)
+        delays = min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
+        state = state._replace(t=state.t + 1, delay_sum=delays)
         sums = np.minimum(state.sums - column(state.sums.min(axis=-1)), LARGEST_SUM)
         return state._replace(sums=sums, p=solve_hybrid(sums, *_strengths(state)))
 
