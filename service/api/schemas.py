@@ -345,6 +345,10 @@ class SessionView(SessionSummary):
     paused: list[str] | None = None
     """Labels of paused arms; left out over points."""
     probabilities: list[float] | None = None
+    """Of the arms, in the order of ``learner.arms``; without labels, of their indexes."""
+    unknown: list[str] | None = None
+    """Labels to remove, pause or resume that no arm has. Only the answer to this change shows them; left out if
+    there are none."""
     x: list[float] | None = None
 
 

@@ -262,7 +262,7 @@ class SessionView:
     @property
     def arms(self) -> list[str]:
         """Labels of the arms there are, by index; empty where arms have no names."""
-        return [label for label in self.learner.get("arms") or () if label is not None]
+        return list(self.learner.get("arms") or ())
 
     @property
     def outcome_field(self) -> str:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
-from ..engine.arm_run import ArmRun
+from ..engine.arm_run import ArmRun, Names
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
 from ..errors import (
@@ -44,8 +44,7 @@ class Acted(NamedTuple):
     """Slots were opened."""
 
     actions: ArmActions
-    names: Sequence[str] | None = None
-    """Labels of the session's arms, by index."""
+    names: Names = None
     segment: str | None = None
 
 
@@ -241,8 +240,8 @@ class Draft:
     """Number of events by what became of them."""
     delays: list[float] = field(default_factory=list)
     """Seconds from act to event, where known."""
-    dropped: dict[bytes, None] = field(default_factory=dict)
-    """Keys of records to drop unless they are written."""
+    records: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    """Records by key that are written besides those of the run, or dropped (None) unless the run writes them."""
     effective: Effective | None = None
     """What lists show of the distribution."""
 
@@ -436,7 +435,8 @@ async def apply_batch(
         if not draft.due_expired:
             return draft
     for operation in batch:
-        before, stored, noted = draft.run.copy() if undoes else None, draft.stored, len(draft.journal)
+        before, noted = draft.run.copy() if undoes else None, len(draft.journal)
+        stored, records = draft.stored, draft.records
         try:
             if operation.is_gone is not None and operation.is_gone():
                 raise ClientGoneError
@@ -468,7 +468,7 @@ async def apply_batch(
             if before is None:
                 return await apply_batch(base, batch, known, now, undoes=True)
             log.exception("request failed")
-            draft.run, draft.stored = before, stored
+            draft.run, draft.stored, draft.records = before, stored, records
             del draft.journal[noted:]
             draft.results.append(InternalError())
         if len(batch) > 1:

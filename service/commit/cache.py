@@ -178,7 +178,8 @@ class CachedSession(NamedTuple):
             run = codec.decode(snapshot.state, run)
         except (CodecError, ValueError) as error:
             raise StateCorruptError from error
-        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or codec.is_unread(run.state)
+        has_unread = codec.is_unread(run.state) or (isinstance(run, ArmRun) and run.arms.removed is None)
+        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or has_unread
         version, spec, state, created_at, _ = snapshot
         return cls(
             *(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0], needs_records, effective),
@@ -194,7 +195,7 @@ class CachedSession(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots, times, rows = records_codec.decode(records, self.run)
+            slots, times, rows, removed = records_codec.decode(records, self.run)
             run, name = self.run, codec.rows_field(self.run.state.__class__)
             state = run.state if name is None else run.state._replace(**{name: rows})
             state = codec.replayed(state, rows or ()) if self.is_unread else state
@@ -203,6 +204,8 @@ class CachedSession(NamedTuple):
         run = replace(run, state=state, act_times=times, stored_rows=rows or ())
         if isinstance(run, SlotRun) and slots is not None:
             run = replace(run, open_slots=slots)
+        if isinstance(run, ArmRun) and run.arms.removed is None:
+            run = replace(run, arms=replace(run.arms, removed=removed))
         return self._replace(run=run, needs_records=False, size=_memory(run))
 
     @property
@@ -215,7 +218,8 @@ class CachedSession(NamedTuple):
         """The same version in less memory; None if it can't be decoded of its bytes alone, or these are many."""
         run = self.run
         is_plain = type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
-        if not is_plain or not self.spec or not self.state or codec.is_unread(run.state):
+        has_removed = isinstance(run, ArmRun) and run.arms.size > len(run.arms.live)
+        if not is_plain or has_removed or not self.spec or not self.state or codec.is_unread(run.state):
             return None
         return SessionAtRest(self.version, self.spec, self.state, self.created_at, self.effective)
 
@@ -261,12 +265,12 @@ def _memory(run: Run) -> int:
     """Return about how many bytes a session takes; its state twice, as a commit makes the next beside it."""
     state = {id(part): part.nbytes for part in run.state if isinstance(part, np.ndarray)}
     by_arm = run.ledger.by_arm.nbytes if isinstance(run, ArmRun) else 0
-    labels = run.arms.names or () if isinstance(run, ArmRun) else ()
+    n_labels = len(run.arms.names or ()) + len(run.arms.removed or ()) if isinstance(run, ArmRun) else 0
     slots = run.open_slots.nbytes if isinstance(run, SlotRun) else 0
     acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
-    objects = SESSION_BYTES + OBJECT_BYTES * len(labels)
+    objects = SESSION_BYTES + OBJECT_BYTES * n_labels
     return 2 * (sum(state.values()) + by_arm) + arrays + slots + segments + objects
 
 

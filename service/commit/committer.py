@@ -19,15 +19,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextvars import Context, copy_context
 
-from ..cooperative import (
-    LABEL_BYTES,
-    LARGE_INPUT_BYTES,
-    compress_if_large,
-    run_in_thread,
-    run_in_thread_if_large,
-    wait_in_queue,
-)
-from ..engine.arm_run import Arms
+from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large, wait_in_queue
+from ..engine.arm_run import ArmRun
 from ..engine.ledger import ActTimes
 from ..engine.run import SlotRun
 from ..engine.segment_run import SegmentRun
@@ -99,23 +92,18 @@ async def commit_of(
 async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
     """Return what a commit of a draft writes."""
     run, stored, journal, before = draft.run, draft.stored, draft.journal, base.stored.specification
-    # Runs over points have none.
-    arms: Arms | None = getattr(run, "arms", None)
-    is_same = stored is base.stored and arms is getattr(base.run, "arms", None)
-    # Labels, of which there may be many, are encoded again if they may be others.
-    size = 0 if is_same or arms is None else LABEL_BYTES * len(arms.names or ())
+    is_same = stored is base.stored
+    # Labels, of which there may be many, are encoded again if they may be others. Runs over points have none.
+    size = 0 if is_same or not isinstance(run, ArmRun) else LABEL_BYTES * len(run.arms.names or ())
     # Computing it costs much with many arms: lists show that of some seconds ago.
     effective = base.effective if is_same else None
     if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
         effective = Effective(summary.effective_arms_of(run), run.ledger.time)
     draft.effective = effective
-    if size < LARGE_INPUT_BYTES:
-        state = encode(run, schema, effective.value, mostly_surplus)
-    else:
-        state = await run_in_thread(encode, run, schema, effective.value, mostly_surplus)
+    state = encode(run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
-    records, segments = dict[bytes, bytes | None](draft.dropped), dict[bytes, tuple[int, bytes] | None]()
+    records, segments = dict[bytes, bytes | None](draft.records), dict[bytes, tuple[int, bytes] | None]()
     if run.act_times is not None or run.stored_rows or isinstance(run, SlotRun) or rows_of(run):
         records |= codec.encode(run)
     if isinstance(run, SegmentRun):
@@ -125,9 +113,8 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     losses, is_logged = base.run.params.losses, before.decision_log is not None
     default = None if before.expiry is None else before.default_loss
     specification = about = None
-    if stored is not base.stored:
-        specification = await run_in_thread_if_large(size, stored.encode)
     if not is_same:
+        specification = await run_in_thread_if_large(size, stored.encode)
         about = await run_in_thread_if_large(size, summary.encode_about, stored.specification.chosen(), run)
     idle = stored.specification.idle_ttl_seconds
     return Written(

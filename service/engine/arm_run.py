@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, Rows, Slot, draw_all
+from ..learners.maths import LARGEST_DELAYS
 from .ledger import ActTimes, ArmAction, ArmActions, ArmFeedback, ArmLedger, Draws, Ledger, Params
 
 SurplusChecker = Callable[[Any], bool]
 """Call it with one event after another; see ``BaseRun.surplus_checker``."""
-REMOVED = -1
-"""Position of a removed arm."""
 
 
 class Change(NamedTuple):
@@ -27,61 +28,66 @@ class Change(NamedTuple):
     added: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Removed(NamedTuple):
+    """An arm that was removed, while its events may still come."""
+
+    arm: int
+    """Its index."""
+    until: float
+    """Unix seconds from which on its label is unknown."""
+
+
+RemovedLabels = Mapping[str, Removed] | None
+"""By labels that no live arm has, in the order of their removal; None: they are still to be read."""
+Names = Sequence[str] | Mapping[int, str] | None
+"""Labels of live arms, by index; None in sessions without."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Arms:
-    """The arms of a session. An index is given once; a learner knows only live arms, by position 0, 1, ..."""
+    """The arms of a session. An index is given once; learners and counts know live arms, by position 0, 1, ..."""
 
     live: Sequence[int]
-    """Position to index, in ascending order."""
-    positions: Sequence[int]
-    """Index to position, ``REMOVED`` for a removed arm."""
-    names: Sequence[str] | None = None
-    """Label of every arm there ever was, by index, where the session named them."""
+    """Position to index, in ascending order; a range if both are the same."""
+    positions: Sequence[int] | Mapping[int, int]
+    """Index of a live arm to its position."""
+    size: int
+    """Number of arms there ever were, which is the next one's index."""
+    names: Names = None
     labels: Mapping[str, int] | None = None
-    """Label to the last index that had it."""
-    added: Sequence[str] | None = None
-    """Labels of the arms that came after the start; None where arms never changed."""
+    """Label to the index of the live arm that has it."""
     paused: frozenset[int] = frozenset()
     """Live arms, by index, that are never drawn."""
     unpaused: IntArray | None = None
     """Positions of the live arms that are not paused, ascending; None where none is paused."""
+    removed: RemovedLabels = None
 
     @classmethod
     def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
         """Start with one or more live arms, which have different labels, or none at all."""
-        return _unnamed(n_arms) if names is None else cls(range(n_arms), range(n_arms), names, _labels(names))
+        return _unnamed(n_arms) if names is None else cls.at(range(n_arms), n_arms, names, (), {})
 
     @classmethod
     def at(
-        cls, first: Sequence[str], added: Sequence[str], live: Sequence[int], paused: Iterable[int] = ()
+        cls, live: Sequence[int], size: int, names: Sequence[str], paused: Iterable[int], removed: RemovedLabels
     ) -> Arms:
-        """Return arms as they were stored.
-
-        Parameters
-        ----------
-        first, added : labels of the arms at the start, and of those added later
-        live : indexes of the live arms, ascending
-        paused : indexes of those of them that are paused
-        """
-        names = [*first, *added]
-        positions = _positions(len(names), live)
-        return cls(live, positions, names, _labels(names), added, *_pauses(positions, len(live), paused))
+        """Return arms with labels, ``names`` by position; ``paused`` are some of the ``live`` ones."""
+        positions, by_index = cast("Any", range(len(live))), cast("Any", names)
+        if not live or live[-1] == len(live) - 1:
+            live = positions
+        else:
+            positions, by_index = dict(zip(live, positions, strict=True)), dict(zip(live, names, strict=True))
+        labels, pauses = dict(zip(names, live, strict=True)), _pauses(positions, len(live), paused)
+        return cls(live, positions, size, by_index, labels, *pauses, removed)
 
     @property
-    def size(self) -> int:
-        """Number of arms there ever were."""
-        return len(self.positions)
-
-    @property
-    def shown_names(self) -> Sequence[str | None] | None:
-        """Labels by index, None for removed arms."""
-        if self.names is None or len(self.live) == self.size:
-            return self.names
-        return [name if place != REMOVED else None for name, place in zip(self.names, self.positions, strict=True)]
+    def shown_names(self) -> Sequence[str] | None:
+        """Labels by position."""
+        return list(self.names.values()) if isinstance(self.names, Mapping) else self.names
 
     def is_live(self, arm: int) -> bool:
         """Return whether an arm, by index, has not been removed."""
-        return self.positions[arm] != REMOVED
+        return arm in self.positions
 
     def find(self, names: Iterable[int | str]) -> tuple[IntArray, int]:
         """Find the arms, by index or label, that may be drawn.
@@ -91,10 +97,9 @@ class Arms:
         their positions, ascending, and how many different names are not of such an arm: they are of a removed or
         paused arm, or of none
         """
-        different, size, labels = set(names), self.size, self.labels or {}
-        arms = [labels.get(name, size) if isinstance(name, str) else name for name in different]
-        drawable = [self.positions[arm] for arm in arms if arm < size and arm not in self.paused]
-        found = sorted(place for place in drawable if place != REMOVED)
+        different, positions, labels = set(names), self.positions, self.labels or {}
+        arms = [labels.get(name, -1) if isinstance(name, str) else name for name in different]
+        found = sorted(positions[arm] for arm in arms if arm in positions and arm not in self.paused)
         return np.array(found, dtype=np.int64), len(different) - len(found)
 
     def without(self, positions: IntArray) -> IntArray:
@@ -112,11 +117,11 @@ class Arms:
         if paused == self.paused:
             return self
         paused, unpaused = _pauses(self.positions, len(self.live), paused)
-        return replace(self, added=self.added or [], paused=paused, unpaused=unpaused)
+        return replace(self, paused=paused, unpaused=unpaused)
 
     def _live_arms(self, labels: Iterable[str]) -> frozenset[int]:
         known = self.labels or {}
-        return frozenset(known[label] for label in labels if label in known and self.is_live(known[label]))
+        return frozenset(known[label] for label in labels if label in known)
 
     def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
         """Return what removing some labels and then adding others changes.
@@ -125,45 +130,37 @@ class Arms:
         both is given to a new arm.
         """
         labels = self.labels or {}
-        leaving = {label for label in remove if label in labels and self.is_live(labels[label])}
-        coming = [
-            label
-            for label in dict.fromkeys(add)
-            if label in leaving or label not in labels or not self.is_live(labels[label])
-        ]
+        leaving = {label for label in remove if label in labels}
+        coming = [label for label in dict.fromkeys(add) if label in leaving or label not in labels]
         return Change(sorted(labels[label] for label in leaving), coming)
 
-    def changed(self, change: Change) -> Arms:
-        """Return the arms after a change."""
-        places = [self.positions[arm] for arm in change.removed]
-        live = np.delete(np.array(self.live), places).tolist()
-        live += range(self.size, self.size + len(change.added))
-        names, added = ([*(known or ()), *change.added] for known in (self.names, self.added))
-        new = dict(zip(change.added, range(self.size, len(names)), strict=True))
-        positions, paused = _positions(len(names), live), self.paused.difference(change.removed)
-        labels = {**(self.labels or {}), **new}
-        return Arms(live, positions, names, labels, added, *_pauses(positions, len(live), paused))
+    def changed(self, change: Change, until: float = math.inf, now: float = 0.0) -> Arms:
+        """Return the arms after a change.
 
-    def spread(self, p: FloatArray) -> FloatArray:
-        """Return numbers of live arms, shape (..., live), by index, shape (..., size), with 0 for removed arms."""
-        if len(self.live) == self.size:
-            return p
-        spread = np.zeros((*p.shape[:-1], self.size))
-        spread[..., list(self.live)] = p
-        return spread
+        Parameters
+        ----------
+        change : as ``self.change`` makes it
+        until : Unix seconds to which labels that it removes stay known
+        now : Unix seconds; of those removed before, labels whose time is over are forgotten
+        """
+        names, size, gone = self.names or (), self.size + len(change.added), set(change.removed)
+        kept = [arm for arm in self.live if arm not in gone]
+        removed = dict(self.removed or {})
+        is_over = [*takewhile(lambda label: removed[label].until <= now, removed)]
+        removed |= {names[arm]: Removed(arm, until) for arm in change.removed}
+        for label in (*is_over, *change.added):
+            removed.pop(label, None)
+        shown = [*(names[arm] for arm in kept), *change.added]
+        return Arms.at([*kept, *range(self.size, size)], size, shown, self.paused - gone, removed)
 
 
 @lru_cache(maxsize=64)
 def _unnamed(n_arms: int) -> Arms:
     """Return arms without labels, which never change: sessions share them."""
-    return Arms(range(n_arms), range(n_arms))
+    return Arms(range(n_arms), range(n_arms), n_arms, removed={})
 
 
-def _labels(names: Sequence[str]) -> dict[str, int]:
-    return dict(zip(names, range(len(names)), strict=True))
-
-
-def _pauses(positions: Sequence[int], n_live: int, paused: Iterable[int]) -> tuple[frozenset[int], IntArray | None]:
+def _pauses(positions: Any, n_live: int, paused: Iterable[int]) -> tuple[frozenset[int], IntArray | None]:
     """Return the paused arms, by index, and the positions of the others, None where none is paused."""
     stopped = frozenset(paused)
     if not stopped:
@@ -171,12 +168,6 @@ def _pauses(positions: Sequence[int], n_live: int, paused: Iterable[int]) -> tup
     may_be_drawn = np.ones(n_live, dtype=bool)
     may_be_drawn[[positions[arm] for arm in stopped]] = False
     return stopped, np.flatnonzero(may_be_drawn)
-
-
-def _positions(size: int, live: Sequence[int]) -> list[int]:
-    positions = np.full(size, REMOVED)
-    positions[np.array(live, dtype=np.int64)] = np.arange(len(live))
-    return positions.tolist()
 
 
 @dataclass(slots=True)
@@ -291,7 +282,7 @@ class BaseRun:
     def _open_slot(self, draws: Draws | None, eligible: IntArray | None = None) -> Slot:
         """Close the open slot and open the next; without ``draws`` its u is 0."""
         ledger, expiry, outstanding = self.ledger, self.params.expiry, self.ledger.outstanding
-        ledger.total_delay += outstanding
+        ledger.total_delay = min(ledger.total_delay + outstanding, LARGEST_DELAYS)
         ledger.slot = t = ledger.slot + 1
         ledger.outstanding += 1
         ledger.last_act_at = ledger.time
@@ -317,10 +308,6 @@ class ArmRun(BaseRun):
     ledger: ArmLedger
     arms: Arms
 
-    def with_arms(self, arms: Arms) -> Self:
-        """Return the run of the same session with the arms it had at the moment of its state."""
-        return self if arms is self.arms else replace(self, arms=arms)
-
     def act(self, eligible: IntArray | None = None) -> ArmAction:
         """Open the next slot and draw its arm; ``can_draw`` must be true of the same eligible arms.
 
@@ -334,9 +321,9 @@ class ArmRun(BaseRun):
         slot, learner = self._open_slot(self.draws, eligible), self.learner
         self.state, position = learner.draw(learner.open(self.state, slot), slot)
         arm = self.arms.live[position]
-        self.ledger.by_arm[arm] += 1
+        self.ledger.by_arm[position] += 1
         if self.act_times is not None:
-            self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
+            self.act_times.act(self.ledger.time, (position,), self.ledger.by_arm.size)
         weights, total = learner.weights(self.state)
         size = len(self.arms.live) if eligible is None else eligible.size
         return ArmAction(slot.t, arm, weights.item(position) / total, size)
@@ -354,15 +341,16 @@ class ArmRun(BaseRun):
             self.state, *positions = self.learner.draw(self.state, slot)
         else:
             ledger, more = self.ledger, opened - 1
-            ledger.total_delay += more * ledger.outstanding + more * (more - 1) // 2
+            delays = more * ledger.outstanding + more * (more - 1) // 2
+            ledger.total_delay = min(ledger.total_delay + delays, LARGEST_DELAYS)
             ledger.slot += more
             ledger.outstanding += more
             positions = draw_all(weights, self.draws.uniforms(slot.t, opened) * total).tolist()
         live = self.arms.live
         arms = positions if isinstance(live, range) else [live[position] for position in positions]
-        np.add.at(self.ledger.by_arm, arms, 1)
+        np.add.at(self.ledger.by_arm, positions, 1)
         if self.act_times is not None:
-            self.act_times.act(self.ledger.time, arms, self.ledger.by_arm.size)
+            self.act_times.act(self.ledger.time, positions, self.ledger.by_arm.size)
         size = len(live) if eligible is None else eligible.size
         return ArmActions(slot.t, arms, (weights[positions] / total).tolist(), size)
 
@@ -386,9 +374,9 @@ class ArmRun(BaseRun):
 
         None of the arms is removed; losses are on the learner's scale.
         """
-        self.ledger.settle_all(arms, losses)
-        positions = self.arms.positions
-        self.state = self.learner.settle_all(self.state, [positions[arm] for arm in arms], losses)
+        positions = [self.arms.positions[arm] for arm in arms]
+        self.ledger.settle_all(positions, losses)
+        self.state = self.learner.settle_all(self.state, positions, losses)
 
     def delays(self, arms: Sequence[int]) -> Sequence[float]:
         """Return ``delay`` of events of these arms, settled in this order, none of them surplus.
@@ -401,35 +389,37 @@ class ArmRun(BaseRun):
             return ()
         left, found = dict[int, int](), []
         for arm in arms:
-            outstanding = left[arm] if arm in left else int(self.ledger.by_arm[arm])
-            left[arm] = outstanding - 1
-            if (acted_at := self.act_times.acted_at(arm, outstanding)) is not None:
+            position = self.arms.positions[arm]
+            outstanding = left[position] if position in left else int(self.ledger.by_arm[position])
+            left[position] = outstanding - 1
+            if (acted_at := self.act_times.acted_at(position, outstanding)) is not None:
                 found.append(max(0.0, self.ledger.time - acted_at))
         return found
 
     def void(self, event: ArmFeedback) -> None:
-        self.ledger.void_of(event.arm)
-        self.state = self.learner.void(self.state, self.arms.positions[event.arm])
+        position = self.arms.positions[event.arm]
+        self.ledger.void_of(position)
+        self.state = self.learner.void(self.state, position)
 
-    def expire(self, arm: int, count: int, loss: float | None) -> None:
-        """Give up one or more outstanding decisions of an arm, by index, and learn ``loss`` of them in one step.
+    def expire(self, position: int, count: int, loss: float | None) -> None:
+        """Give up one or more outstanding decisions of an arm and learn ``loss`` of them in one step.
 
         It is on the learner's scale; None: nothing is learned.
         """
-        self.ledger.expire_of(arm, count)
+        self.ledger.expire_of(position, count)
         if loss is None:
             self.state = self.learner.give_up(self.state, count)
         else:
             self.ledger.learn(loss, count)
-            self.state = self.learner.settle(self.state, self.arms.positions[arm], loss, count)
+            self.state = self.learner.settle(self.state, position, loss, count)
 
     def surplus_checker(self) -> SurplusChecker:
-        left, outstanding = dict[int, int](), self.ledger.by_arm
+        left, outstanding, positions = dict[int, int](), self.ledger.by_arm, self.arms.positions
 
         def has_decision(event: ArmFeedback) -> bool:
-            arm = event.arm
-            left[arm] = left.get(arm, int(outstanding[arm])) - 1
-            return left[arm] >= 0
+            position = positions[event.arm]
+            left[position] = left.get(position, int(outstanding[position])) - 1
+            return left[position] >= 0
 
         return has_decision
 
@@ -437,7 +427,8 @@ class ArmRun(BaseRun):
         return not self.arms.is_live(event.arm)
 
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
-        return times.acted_at(event.arm, int(self.ledger.by_arm[event.arm]))
+        position = self.arms.positions[event.arm]
+        return times.acted_at(position, int(self.ledger.by_arm[position]))
 
     def change_arms(self, change: Change, after: Arms | None = None, *, adds_first: bool = False) -> None:
         """Remove arms, their outstanding decisions settled as removed, and then add others.
@@ -452,8 +443,8 @@ class ArmRun(BaseRun):
         if adds_first:
             self._add(len(change.added))
         if change.removed:
-            self._settle_removed(change.removed)
             positions = np.array([before.positions[arm] for arm in change.removed])
+            self._settle_removed(change.removed, positions)
             self.state = self.learner.remove_arms(self.state, positions)
         if not adds_first:
             self._add(len(change.added))
@@ -463,14 +454,12 @@ class ArmRun(BaseRun):
             self.ledger.add_arms(count)
             self.state = self.learner.add_arms(self.state, count)
 
-    def _settle_removed(self, removed: Sequence[int]) -> None:
-        self.state = self.learner.give_up(self.state, self.ledger.remove(removed))
+    def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:  # noqa: ARG002 - slots have indexes
+        self.state = self.learner.give_up(self.state, self.ledger.remove(positions))
+        if self.act_times is not None:
+            self.act_times.remove(positions)
 
     @property
     def probabilities(self) -> FloatArray:
-        """The distribution shown to readers, shape (arms there ever were,), by index.
-
-        It is 0 for removed and for paused arms.
-        """
-        shown = self.learner.probabilities(self.state, self.arms.unpaused, self.params.floor)
-        return self.arms.spread(np.asarray(shown))
+        """The distribution shown to readers, shape (live arms,); it is 0 for paused arms."""
+        return np.asarray(self.learner.probabilities(self.state, self.arms.unpaused, self.params.floor))

@@ -29,7 +29,10 @@ class Ledger:
     removed: int = 0
     """Decisions that were outstanding when their arm was removed."""
     total_delay: int = 0
-    """Sum over closed slots of the decisions outstanding at the slot's end: the sum of delays so far, in slots."""
+    """Sum over closed slots of the decisions outstanding at the slot's end: the sum of delays so far, in slots.
+
+    It stays at ``LARGEST_DELAYS`` once it is there.
+    """
     outstanding: int = 0
     """Decisions that wait for feedback."""
     time: float = 0.0
@@ -74,10 +77,13 @@ class Ledger:
 
 @dataclass(slots=True)
 class ArmLedger(Ledger):
-    """Counts of a session over arms; the equation of ``Ledger`` holds for every arm, too."""
+    """Counts of a session over arms; the equation of ``Ledger`` holds for every arm, too.
+
+    Arms are given by position among the live ones.
+    """
 
     by_arm: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Outstanding decisions of each arm there ever was, shape (arms,), by index."""
+    """Outstanding decisions of each live arm, shape (arms,)."""
 
     @classmethod
     def of(cls, n_arms: int) -> ArmLedger:
@@ -85,7 +91,7 @@ class ArmLedger(Ledger):
         return cls(by_arm=np.zeros(n_arms, dtype=np.int64))
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        """Count events of outstanding decisions, in order: their arms, by index, and losses on the learner's scale.
+        """Count events of outstanding decisions, in order: their arms, and losses on the learner's scale.
 
         That is ``settle`` and ``learn`` of one after the other, in half the time.
         """
@@ -103,19 +109,19 @@ class ArmLedger(Ledger):
         self.losses, self.mean_loss, self.equal_losses = self.losses + len(losses), mean, equal
 
     def void_of(self, arm: int) -> None:
-        """Count one outstanding decision of an arm, by index, as taken back."""
+        """Count one outstanding decision of an arm as taken back."""
         self.void()
         self.by_arm[arm] -= 1
 
     def expire_of(self, arm: int, count: int = 1) -> None:
-        """Count ``count`` outstanding decisions of an arm, by index, as expired; there are as many."""
+        """Count ``count`` outstanding decisions of an arm as expired; there are as many."""
         self.expire(count)
         self.by_arm[arm] -= count
 
-    def remove(self, arms: Sequence[int]) -> int:
-        """Count all outstanding decisions of these arms, by index, as removed; return how many they are."""
-        count = int(self.by_arm[list(arms)].sum())
-        self.by_arm[list(arms)] = 0
+    def remove(self, arms: IntArray) -> int:
+        """Count all outstanding decisions of these arms as removed, and count no more for them; return how many."""
+        count = int(self.by_arm[arms].sum())
+        self.by_arm = np.delete(self.by_arm, arms)
         self.outstanding -= count
         self.removed += count
         return count
@@ -219,12 +225,15 @@ PER_WINDOW = 64
 
 @dataclass(slots=True)
 class ActTimes:
-    """Acts of each arm by bucket of time; a run over points counts all its acts as those of one arm."""
+    """Acts of each live arm by bucket of time; a run over points counts all its acts as those of one arm."""
 
     width: float
     """Seconds of one bucket."""
     acts: dict[int, IntArray] = field(default_factory=dict)
-    """Bucket number to acts, shape (arms there were,), in ascending order; arrays are replaced, never changed."""
+    """Bucket number to acts, shape (1 + arms,), in ascending order; arrays are replaced, never changed.
+
+    First come the acts of arms removed since, then those of live arms by position; arms added since have no place.
+    """
     changed: set[int] = field(default_factory=set)
     """Numbers of the buckets that are to be written to the store."""
 
@@ -242,12 +251,12 @@ class ActTimes:
         return ActTimes(self.width, self.acts)
 
     def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
-        """Count acts of arms, by index (0 over points), at a time in Unix seconds; there ever were ``n_arms``."""
+        """Count acts of ``n_arms`` arms, by position (0 over points), at a time in Unix seconds."""
         bucket = int(time // self.width)
-        acts = np.zeros(n_arms, dtype=np.int64) if bucket not in self.acts else self.acts[bucket].copy()
-        acts.resize(n_arms, refcheck=False)
+        acts = np.zeros(n_arms + 1, dtype=np.int64) if bucket not in self.acts else self.acts[bucket].copy()
+        acts.resize(n_arms + 1, refcheck=False)
         for arm in arms:
-            acts[arm] += 1
+            acts[arm + 1] += 1
         self.acts[bucket] = acts
         self.changed.add(bucket)
 
@@ -258,11 +267,11 @@ class ActTimes:
 
         Parameters
         ----------
-        arm : its index, 0 over points; None: all arms, of which each act is the oldest of it and of those after it
+        arm : its position, 0 over points; None: all arms, of which each act is the oldest of it and of later ones
         outstanding : decisions without feedback, one or more
         """
         for bucket, acts in reversed(self.acts.items()):
-            outstanding -= int(acts.sum() if arm is None else acts[arm] if arm < acts.size else 0)
+            outstanding -= int(acts.sum() if arm is None else acts[arm + 1] if arm + 1 < acts.size else 0)
             if outstanding <= 0:
                 return (bucket + 0.5) * self.width
         return None
@@ -282,6 +291,13 @@ class ActTimes:
         del self.acts[oldest]
         self.changed.add(oldest)
 
+    def remove(self, arms: IntArray) -> None:
+        """Forget which of the acts were of these arms, by position, which are no longer there; records stay."""
+        for bucket, acts in self.acts.items():
+            gone = arms[arms + 1 < acts.size] + 1
+            self.acts[bucket] = left = np.delete(acts, gone)
+            left[0] += acts[gone].sum()
+
     def total(self) -> int:
         """Return the number of acts in all buckets."""
         return sum(int(acts.sum()) for acts in self.acts.values())
@@ -290,7 +306,7 @@ class ActTimes:
         """Return how many of each arm's ``outstanding`` decisions, shape (arms,), are older than all buckets."""
         left = outstanding.copy()
         for acts in self.acts.values():
-            left[: acts.size] -= acts
+            left[: acts.size - 1] -= acts[1:]
         return np.maximum(left, 0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -107,10 +107,9 @@ class SlotColumns:
         chosen = self.is_open[: self.end] & np.isin(self.arms[: self.end], list(arms))
         return list(self.numbers[: self.end][chosen].tolist())
 
-    def are_arms_below(self, size: int) -> bool:
-        """Return whether the arms of all have indexes from 0 on and below ``size``."""
-        arms = self.arms[: self.end]
-        return not arms.size or bool(arms.min() >= 0 and arms.max() < size)
+    def all_of(self, arms: Sequence[int]) -> bool:
+        """Return whether all are of these arms, by index."""
+        return set(np.unique(self.arms[: self.end]).tolist()).issubset(arms)
 
     def separate(self) -> SlotColumns:
         """Return the same slots, which stay as they are when these are changed."""

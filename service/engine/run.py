@@ -23,7 +23,7 @@ from ..learners.base import (
     Rows,
     SlotLearner,
 )
-from ..learners.maths import LARGEST_VALUE
+from ..learners.maths import LARGEST_DELAYS, LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
 from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
 from .ledger import (
@@ -104,17 +104,18 @@ class ProvisionalRun(ArmRun):
         return action
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        self.ledger.settle_all(arms, losses)
         positions = [self.arms.positions[arm] for arm in arms]
+        self.ledger.settle_all(positions, losses)
         self.state = self.learner.correct_all(self.state, positions, losses, self.default)
 
     def void(self, event: ArmFeedback) -> None:
-        self.ledger.void_of(event.arm)
-        self.state = self.learner.uncharge(self.state, self.arms.positions[event.arm], self.default)
+        position = self.arms.positions[event.arm]
+        self.ledger.void_of(position)
+        self.state = self.learner.uncharge(self.state, position, self.default)
 
-    def expire(self, arm: int, count: int, loss: float | None) -> None:
-        """Give up decisions of an arm, by index; their loss was learned when they were charged."""
-        self.ledger.expire_of(arm, count)
+    def expire(self, position: int, count: int, loss: float | None) -> None:
+        """Give up decisions of an arm; their loss was learned when they were charged."""
+        self.ledger.expire_of(position, count)
         if loss is not None:
             self.ledger.learn(loss, count)
 
@@ -162,7 +163,8 @@ class SlotRun(ArmRun):
             if dropped:
                 # Each but the first of these slots counted one more as outstanding than it would have one by one.
                 opened = len(actions.arms)
-                self.ledger.total_delay -= opened * (opened - 1) // 2
+                if self.ledger.total_delay < LARGEST_DELAYS:
+                    self.ledger.total_delay -= opened * (opened - 1) // 2
                 actions = actions._replace(dropped=dropped + [self._drop_oldest() for _ in range(1, opened)])
         positions, state = self.arms.positions, self.state
         records = {arm: self.learner.record(state, positions[arm]) for arm in dict.fromkeys(actions.arms)}
@@ -174,17 +176,16 @@ class SlotRun(ArmRun):
         """Give up the oldest open slot, and return its arm."""
         dropped = self.open_slots.close(self.open_slots.oldest())
         self.state = self.learner.forget(self.state, dropped.record)
-        self.ledger.expire_of(dropped.arm)
+        self.ledger.expire_of(self.arms.positions[dropped.arm])
         return dropped.arm
 
     def settle(self, event: ArmFeedback) -> None:
-        self.ledger.settle_all((event.arm,), (event.loss,))
-        record = self.open_slots.close(event.slot).record
-        position = self.arms.positions[event.arm]
+        position, record = self.arms.positions[event.arm], self.open_slots.close(event.slot).record
+        self.ledger.settle_all((position,), (event.loss,))
         self.state = self.learner.settle(self.state, position, event.loss, record=record)
 
     def void(self, event: ArmFeedback) -> None:
-        self.ledger.void_of(event.arm)
+        self.ledger.void_of(self.arms.positions[event.arm])
         self.state = self.learner.forget(self.state, self.open_slots.close(event.slot).record)
 
     def check_slot(self, event: ArmFeedback) -> None:
@@ -215,10 +216,10 @@ class SlotRun(ArmRun):
             return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
         return times.acted_at(None, self.ledger.slot - event.slot + 1)
 
-    def _settle_removed(self, removed: Sequence[int]) -> None:
+    def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:
         for slot in self.open_slots.of(set(removed)):
             self.state = self.learner.forget(self.state, self.open_slots.close(slot).record)
-        ArmRun._settle_removed(self, removed)  # noqa: SLF001 - see BaseRun on super()
+        ArmRun._settle_removed(self, removed, positions)  # noqa: SLF001 - see BaseRun on super()
 
 
 Run = ArmRun | PointRun
@@ -274,9 +275,9 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
         yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
     elif isinstance(run, ArmRun):
         counts = times.before(run.ledger.by_arm)
-        for arm in np.flatnonzero(counts).tolist():
-            run.expire(arm, count := int(counts[arm]), expiry.loss)
-            yield arm, count
+        for position in np.flatnonzero(counts).tolist():
+            run.expire(position, count := int(counts[position]), expiry.loss)
+            yield run.arms.live[position], count
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
         run.ledger.expire(count)
         yield 0, count
@@ -286,13 +287,13 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple
     """Expire the open slots up to number ``last``."""
     learner = run.learner
     for arm, slot in run.open_slots.up_to(last):
-        record = run.open_slots.close(slot).record
-        run.ledger.expire_of(arm)
+        position, record = run.arms.positions[arm], run.open_slots.close(slot).record
+        run.ledger.expire_of(position)
         if loss is None:
             run.state = learner.forget(run.state, record)
         else:
             run.ledger.learn(loss)
-            run.state = learner.settle(run.state, run.arms.positions[arm], loss, record=record)
+            run.state = learner.settle(run.state, position, loss, record=record)
         yield arm, 1
 
 
@@ -320,7 +321,7 @@ def _times(run: Run, expiry: Expiry) -> ActTimes:
     if before is None:
         outstanding = run.ledger.by_arm if isinstance(run, ArmRun) else np.array([run.ledger.outstanding])
         if run.ledger.outstanding:
-            times.acts[present] = outstanding.copy()
+            times.acts[present] = np.append(0, outstanding)
     else:
         for bucket, acts in before.acts.items():
             # No act of a bucket that is still open is later than now.

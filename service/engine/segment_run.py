@@ -282,9 +282,9 @@ class SegmentRun(ArmRun):
         moment, p = self.layer.open(self.state, self.shared, kept.segment, slot)
         position = draw(p, slot.u)
         arm = self.arms.live[position]
-        self.ledger.by_arm[arm] += 1
+        self.ledger.by_arm[position] += 1
         if self.act_times is not None:
-            self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
+            self.act_times.act(self.ledger.time, (position,), self.ledger.by_arm.size)
         if self.default is not None:
             moment = self.layer.settle(moment, position, self.default, ends=0)
         self._keep(segment, kept.acted(slot.t, self.ledger.time), moment)
@@ -293,8 +293,8 @@ class SegmentRun(ArmRun):
         )
 
     def settle(self, event: ArmFeedback) -> None:
-        self.ledger.settle_all((event.arm,), (event.loss,))
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        self.ledger.settle_all((position,), (event.loss,))
         if default is None:
             moment = self.layer.settle(self._moment(kept), position, event.loss)
         else:
@@ -302,8 +302,8 @@ class SegmentRun(ArmRun):
         self._keep(event.segment, kept if kept is None else kept.settled(event.loss), moment)
 
     def void(self, event: ArmFeedback) -> None:
-        self.ledger.void_of(event.arm)
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        self.ledger.void_of(position)
         if default is None:
             moment = self.layer.void(self._moment(kept), position)
         else:
@@ -320,22 +320,21 @@ class SegmentRun(ArmRun):
         if kept is not None and moment.segment is not None:
             self.segments.put(name, kept._replace(segment=moment.segment))
 
-    def expire(self, arm: int, count: int, loss: float | None) -> None:
-        """Give up decisions of an arm, by index; their default was learned when they were charged.
+    def expire(self, position: int, count: int, loss: float | None) -> None:
+        """Give up decisions of an arm; their default was learned when they were charged.
 
         Segments find out by themselves when they are next used.
         """
-        self.ledger.expire_of(arm, count)
+        self.ledger.expire_of(position, count)
         if loss is None:
             self.state = self.learner.give_up(self.state, count)
         else:
             self.ledger.learn(loss, count)
 
     def probabilities_of(self, kept: KeptSegment) -> FloatArray:
-        """Return the distribution of a segment that readers see, shape (arms there ever were,), by index.
+        """Return the distribution of a segment that readers see, shape (live arms,); it is 0 for paused arms.
 
-        It is 0 for removed and for paused arms. The segment is as ``current`` returns it.
+        The segment is as ``current`` returns it.
         """
         moment = Moment(self.state, self.shared, kept.segment)
-        shown = self.layer.probabilities(moment, kept.segment, self.arms.unpaused, self.params.floor)
-        return self.arms.spread(np.asarray(shown))
+        return np.asarray(self.layer.probabilities(moment, kept.segment, self.arms.unpaused, self.params.floor))

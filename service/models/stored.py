@@ -1,4 +1,4 @@
-"""A session's specification as the store keeps it, with the seed in use."""
+"""A session's specification as the store keeps it, with the seed in use, and its arms once they have changed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from ..engine.arm_run import ArmRun, Arms
 from ..engine.run import Run, start_run
 from ..learners.base import Posted
+from ..learners.specs import LabelText
 from .specification import Specification
 
 LARGE_SPEC_BYTES = 2048
@@ -44,6 +48,8 @@ class Stored(NamedTuple):
 
     specification: Specification
     seed: int
+    arms: Arms | None = None
+    """None where these are still those of the specification. They are written here, and not in each state."""
 
     @classmethod
     def of(cls, specification: Specification) -> Stored:
@@ -56,7 +62,8 @@ class Stored(NamedTuple):
         spec, known = self.specification, type(self.specification).model_fields
         given = {name for name in known if name != "seed" and getattr(spec, name) != known[name].default}
         fields = spec.model_dump(mode="json", include=given, exclude_none=True)
-        return _JSON.encode({"specification": fields, "seed": self.seed}).encode()
+        arms = {} if self.arms is None else {"arms": _arms_fields(self.arms, self.specification)}
+        return _JSON.encode({"specification": fields, **arms, "seed": self.seed}).encode()
 
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""
@@ -77,7 +84,8 @@ class Stored(NamedTuple):
 
     def start(self) -> Run:
         """Start the run before its first slot."""
-        return start_run(self.specification.params(self.seed))
+        run = start_run(self.specification.params(self.seed))
+        return replace(run, arms=self.arms) if isinstance(run, ArmRun) and self.arms is not None else run
 
 
 _OTHER = "is another in the session"
@@ -91,11 +99,43 @@ def _paths(name: str, own: Any, other: Any) -> Sequence[str]:
     return [f"{name}.{key}" for key in (["kind"] if "kind" in inner else sorted(inner)[:MAX_PATHS])]
 
 
+class _ArmsFields(Posted):
+    """The arms of a session: how many there ever were, indexes of live and paused ones, and labels."""
+
+    size: Annotated[int, Field(lt=2**32)]
+    """The head of a state has room for no larger one."""
+    live: list[int]
+    paused: list[int]
+    added: list[LabelText]
+    """Of live arms that came after the start; the specification has those of the others."""
+
+
 class _StoredFields(Posted):
     """What ``Stored.encode`` writes."""
 
     specification: Specification
+    arms: _ArmsFields | None = None
     seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
+
+
+def _arms_fields(arms: Arms, specification: Specification) -> dict[str, Any]:
+    labels, n_first = arms.shown_names or (), specification.learner.size
+    added = labels[sum(arm < n_first for arm in arms.live) :]
+    return {"size": arms.size, "live": list(arms.live), "paused": sorted(arms.paused), "added": added}
+
+
+def _arms(kept: _StoredFields) -> Arms | None:
+    """Return the arms in what was stored, removed ones still to be read; ``ValueError`` where they do not fit."""
+    if kept.arms is None:
+        return None
+    (size, live, paused, added), learner = dict(kept.arms).values(), kept.specification.learner
+    first: list[str] = getattr(learner, "arms", None) or []
+    names = [*(first[arm] for arm in live if 0 <= arm < len(first)), *added]
+    is_ascending = all(one < other for one, other in pairwise([-1, *live, size]))
+    are_named = len(set(names)) == len(names) == len(live) and 0 < len(first) <= size
+    if not (are_named and is_ascending and set(paused) < set(live)):
+        raise ValueError("not the arms of a session")
+    return Arms.at(live, size, names, paused, {} if size == len(live) else None)
 
 
 def decode(spec: bytes) -> Stored:
@@ -111,7 +151,7 @@ def decode(spec: bytes) -> Stored:
     if len(spec) >= LARGE_SPEC_BYTES:
         return _large(spec)
     seed = _seed_of(spec)
-    return _decode(spec) if seed is None else Stored(_small(without_seed(spec)).specification, seed)
+    return _decode(spec) if seed is None else _small(without_seed(spec))._replace(seed=seed)
 
 
 def begun(spec: bytes) -> Run | None:
@@ -141,9 +181,9 @@ def _seed_of(spec: bytes) -> int | None:
 def _decode(spec: bytes) -> Stored:
     try:
         kept = _StoredFields.model_validate(json.loads(spec))
-    except (ValueError, RecursionError) as error:
+        return Stored(kept.specification, kept.seed, _arms(kept))
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError("not a session's specification") from error
-    return Stored(kept.specification, kept.seed)
 
 
 _small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)

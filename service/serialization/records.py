@@ -1,8 +1,8 @@
 """Bytes of what is kept beside a session's state and written only when it changes: a record each, with a checksum.
 
-There are open slots, acts by bucket of time, rows of a learner's state, and segments. A record may be older than
-the schema of the state that it stands beside, since commits leave those that have not changed: so a new form of
-records needs a mark of its own. Records are read by columns, as there may be a million.
+There are open slots, acts by bucket of time, rows of a learner's state, labels of removed arms, and segments. A
+record may be older than the schema of the state that it stands beside, since commits leave those that have not
+changed: so a new form of records needs a mark of its own. Records are read by columns, as there may be a million.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..engine.arm_run import ArmRun, Arms
+from ..engine.arm_run import ArmRun, Arms, Change, Removed
 from ..engine.ledger import ActTimes
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
-from ..learners.base import Rows
+from ..learners.base import IntArray, Rows
 from ..learners.segments import EXPERTS, Segment
 from ..store.base import PackedPart, PackedRecords
 from . import state as codec
-from .binary import CHECKSUM_BYTES, CodecError, body_of, foreign, record_of
+from .binary import CHECKSUM_BYTES, LENGTH, CodecError, body_of, dtype_below, foreign, record_of
 
 # -- Many records as arrays of bytes: a million one by one would take seconds.
 
@@ -208,10 +208,9 @@ def _as(data: Any, dtype: np.dtype[Any]) -> Any:
 
 # -- All records of a session but its segments.
 
-BUCKET, ROW = b"b", b"r"
-"""First byte of the keys of buckets and of rows; those of open slots are digits."""
-MAX_ARMS = 2**24
-"""Most arms that a bucket can count: far more than any session may have."""
+BUCKET, ROW, REMOVED = b"b", b"r", b"a"
+"""First byte of the keys of buckets, of rows and of removed arms; those of open slots are digits."""
+_UNTIL = struct.Struct("<d")
 
 
 class Records(NamedTuple):
@@ -220,6 +219,7 @@ class Records(NamedTuple):
     open_slots: OpenSlots | None
     act_times: ActTimes | None
     rows: Rows | None
+    removed: Mapping[str, Removed]
 
 
 def encode(run: Run) -> dict[bytes, bytes | None]:
@@ -228,7 +228,7 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
     if isinstance(run, SlotRun):
         records |= encode_slots(run.open_slots)
     if run.act_times is not None:
-        records |= _encode_act_times(run.act_times)
+        records |= _encode_act_times(run.act_times, run.arms.live if isinstance(run, ArmRun) else range(1))
     rows, stored = codec.rows_of(run), run.stored_rows
     for number in range(len(rows), len(stored)):
         records[ROW + b"%d" % number] = None
@@ -258,30 +258,55 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     CodecError
         for anything ``encode`` did not write, arms the session never had, and rows of another length.
     """
-    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}}
+    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, REMOVED: {}}
+    live, size = (run.arms.live, run.arms.size) if isinstance(run, ArmRun) else (range(1), 1)
     packed = PackedRecords.of(records)
     slots = SlotReader(packed.count)
     with foreign("records of this session"):
         for table in tables_of(packed):
-            are_others = table.begin_with(BUCKET + ROW)
+            are_others = table.begin_with(b"".join(by_kind))
             for key, data in table.items(are_others):
                 by_kind[key[:1]][key] = body_of(key, data)
             for keys, values in table.blocks(~are_others):
                 slots.read(keys, values)
         times = ActTimes.of_session(run.params.expiry)
-        times = None if times is None else _decode_act_times(by_kind[BUCKET], times)
+        times = None if times is None else _decode_act_times(by_kind[BUCKET], times, np.array(live), size)
         open_slots = slots.open_slots() if isinstance(run, SlotRun) else None
         rows = _decode_rows(by_kind[ROW], run)
+        removed = _decode_removed(by_kind[REMOVED])
     if isinstance(run, ArmRun):
-        size, shape = run.arms.size, (len(run.arms.live),)
         fits = (
-            open_slots is None or open_slots.stored.are_arms_below(size),
-            all(acts.size <= size for acts in (() if times is None else times.acts.values())),
-            all(row.shape == shape for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
+            open_slots is None or open_slots.stored.all_of(live),
+            all(row.shape == (len(live),) for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
+            all(0 <= each.arm < size and each.arm not in run.arms.positions for each in removed.values()),
+            len(removed) == len(by_kind[REMOVED]) and removed.keys().isdisjoint(run.arms.labels or ()),
         )
         if not all(fits):
             raise CodecError("the records are not those of this session's arms")
-    return Records(open_slots, times, rows)
+    return Records(open_slots, times, rows, removed)
+
+
+def encode_removed(before: Arms, after: Arms, change: Change) -> dict[bytes, bytes | None]:
+    """Return the records of labels that a change of arms removed, and None for those that are forgotten, by key.
+
+    Key: ``a`` and the arm's index. Record: the time until which its label is known, and the label.
+    """
+    were, removed = before.removed or {}, after.removed or {}
+    # Those whose time is over come first; a hundred thousand others need no look.
+    gone = [*takewhile(lambda label: label not in removed, were), *were.keys() & change.added]
+    records: dict[bytes, bytes | None] = {REMOVED + b"%d" % were[label].arm: None for label in gone}
+    for label in map((before.names or ()).__getitem__, change.removed):
+        if label in removed:
+            arm, until = removed[label]
+            key = REMOVED + b"%d" % arm
+            records[key] = record_of(key, _UNTIL.pack(until) + label.encode())
+    return records
+
+
+def _decode_removed(records: Mapping[bytes, bytes]) -> dict[str, Removed]:
+    """Return the removed arms in the order in which their labels will be forgotten, that of their removal."""
+    found = [(*_UNTIL.unpack_from(data), int(key[len(REMOVED) :]), data) for key, data in records.items()]
+    return {data[_UNTIL.size :].decode(): Removed(arm, until) for until, arm, data in sorted(found)}
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
@@ -295,41 +320,49 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
         raise CodecError("a row of the state is missing") from error
 
 
-def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
-    """Key: ``b`` and the bucket's number. Record: number of arms, indexes of arms with acts, their acts."""
+def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes | None]:
+    """Key: ``b`` and the bucket's number. Record: number of acts, indexes of live arms with acts, their acts."""
     records: dict[bytes, bytes | None] = {}
     for bucket in times.changed:
         key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
         if acts is None:
             records[key] = None
         else:
-            (arms,) = acts.nonzero()
-            records[key] = record_of(key, np.concatenate([(acts.size,), arms, acts[arms]], dtype="<i8").tobytes())
+            (places,) = acts[1:].nonzero()
+            arms = places if isinstance(live, range) else np.take(live, places)
+            body = np.concatenate([(acts.sum(),), arms, acts[1:][places]], dtype="<i8")
+            records[key] = record_of(key, body.tobytes())
     return records
 
 
-def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTimes:
+def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: IntArray, size: int) -> ActTimes:
+    """Read the buckets; arms removed since their last acts, which the session's state no longer has, become one."""
     for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
         numbers = np.frombuffer(records[key], "<i8")
         arms, counts = np.split(numbers[1:], 2)
-        if not 0 <= numbers[0] <= MAX_ARMS:
-            raise CodecError("no session has so many arms")
-        acts = np.zeros(int(numbers[0]), dtype=np.int64)
-        acts[arms] = counts
+        if arms.size and not 0 <= arms.min() <= arms.max() < size:
+            raise CodecError("acts of arms that the session never had")
+        places = live.searchsorted(arms) % live.size
+        is_live = live[places] == arms
+        acts = np.zeros(live.size + 1, dtype=np.int64)
+        acts[places[is_live] + 1] = counts[is_live]
+        acts[0] = numbers[0] - acts.sum()
+        if acts.min() < 0:
+            raise CodecError("not the acts of a bucket")
         times.acts[int(key[len(BUCKET) :])] = acts
     return times
 
 
 # -- Bytes of segments, each a record beside the session's state.
 #
-# Numbers are little-endian: counts and times (``_HEAD``), bucket and acts of each bucket of time, indexes of arms
-# where some were removed, then S, q, e and, where it differs, e over all arms. A record ends with a CRC-32 of its
-# name, a colon and itself.
+# Numbers are little-endian: counts and times (``_HEAD``), bucket and acts of each bucket of time, where
+# some arms were removed the first one's index and the steps to the others, then S, q, e and, where it differs, e
+# over all arms. A record ends with a CRC-32 of its name, a colon and itself.
 
 FORMAT = 1
 _HEAD = struct.Struct("<BqdqqqddqqqdddIIBB")
 _BUCKET = struct.Struct("<qq")
-_FULL, _LISTED = 1, 1
+_FULL = 1
 
 
 def name_of(segment: str) -> bytes:
@@ -347,12 +380,15 @@ def encode_segment(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
     """
     if (kept := run.segments.changes[name]) is None:
         return None
-    segment, listed = kept.segment, not isinstance(kept.live, range)
+    segment, listed, live = kept.segment, 0, list[bytes]()
+    if not isinstance(kept.live, range):
+        steps = np.diff(kept.live)
+        listed = (width := dtype_below(int(steps.max(initial=0)) + 1)).itemsize
+        live = [LENGTH.pack(kept.live[0]), steps.astype(width).tobytes()]
     has_full = segment.full is not segment.drawn
     # The numbers of both, from their first to their last, as their classes have them.
     numbers = (*kept[2:-1], *segment[4:])
     head = _HEAD.pack(FORMAT, *numbers, len(kept.live), len(kept.acts), has_full, listed)
-    live = [np.array(kept.live, dtype="<i4").tobytes()] if listed else []
     arrays = (segment.sums, segment.pool, segment.drawn, *((segment.full,) if has_full else ()))
     acts = [_BUCKET.pack(*each) for each in kept.acts]
     body = b"".join([head, *acts, *live, *(array.tobytes() for array in arrays)])
@@ -379,9 +415,11 @@ def decode_segment(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
         at = _HEAD.size + n_acts * _BUCKET.size
         acts = tuple(_BUCKET.iter_unpack(body[_HEAD.size : at]))
         live: Sequence[int] = range(n_arms)
-        if listed == _LISTED:
-            live = np.frombuffer(body, "<i4", n_arms, at).tolist()
-            at += 4 * n_arms
+        if listed:
+            first = LENGTH.unpack_from(body, at)
+            steps = np.frombuffer(body, f"<u{listed}", n_arms - 1, at + LENGTH.size)
+            live = np.append(first, steps.astype(np.int64)).cumsum().tolist()
+            at += LENGTH.size + steps.nbytes
         rows = np.frombuffer(body[at:], "<f8").reshape(-1, n_arms).copy()
     ascending = bool(live) and live[0] >= 0 and all(one < other for one, other in pairwise(live))
     is_whole = form == FORMAT and len(rows) == 2 + EXPERTS * (2 if has_full == _FULL else 1)

@@ -5,7 +5,6 @@ head, and its last four are the CRC-32 of all before them. A schema that is newe
 from damage. Before its CRC a state has, little-endian,
 
 - the head, of which lists are made: all numbers of the session and, last, the lower half of its own CRC-32,
-- behind their length the arms, where these have changed,
 - the vectors' numbers, then the outstanding decisions by arm, in a session over arms,
 - behind their length arrays of integers, and the number of rows,
 - what events did to a vector since it was stored, where the learner's state has a log.
@@ -20,7 +19,6 @@ have copied a state from another one, or changed the specification beside it. Th
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 import zlib
@@ -29,7 +27,6 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -47,7 +44,7 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 # -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
 
-EQUAL_LOSSES, MOSTLY_SURPLUS, CHANGED_ARMS, SEGMENTS = 1, 2, 4, 8
+EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS = 1, 2, 4
 """Flags of the head."""
 _LEDGER = attrgetter(
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
@@ -104,52 +101,6 @@ def read_shown(head: bytes, ledger_type: Any = Ledger) -> Shown:
 
 def _half(body: bytes) -> bytes:
     return _HALF.pack(zlib.crc32(body) & 0xFFFF)
-
-
-# -- The arms of a session with labels, where they have changed since its creation, as JSON: the indexes of those
-# that were removed, then of those that are paused, and the labels of those that came after the start.
-
-_ENCODED_ARMS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
-_JSON = json.JSONEncoder(separators=(",", ":"))
-
-
-def encode_arms(arms: Arms) -> bytes:
-    """Return the bytes of the arms of a session with labels; they are made once for each ``Arms``."""
-    if (encoded := _ENCODED_ARMS.get(arms)) is None:
-        removed = [arm for arm in range(arms.size) if not arms.is_live(arm)]
-        encoded = _ENCODED_ARMS[arms] = _JSON.encode([removed, sorted(arms.paused), arms.added]).encode()
-    return encoded
-
-
-def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> Arms:
-    """Read the arms of a session.
-
-    Parameters
-    ----------
-    data : as ``encode_arms`` made them; empty where arms never changed
-    known : arms of the same session at some moment, which are returned where they are the ones read
-    first_names : labels the session was created with; None without labels
-
-    Raises
-    ------
-    CodecError
-        for anything ``encode_arms`` did not write.
-    """
-    if data == (b"" if known.added is None else encode_arms(known)):
-        return known
-    if first_names is None:
-        raise CodecError("arms without labels never change")
-    if not data:
-        return Arms.of(len(first_names), first_names)
-    with foreign("the arms of this session"):
-        removed, paused, added = json.loads(data)
-        live = sorted(set(range(len(first_names) + len(added))).difference(removed))
-        arms = Arms.at(first_names, added, live, paused)
-        are_labels = isinstance(added, list) and all(isinstance(name, str) for name in added)
-        fits = are_labels and live and set(live).issuperset(paused)
-    if not fits or encode_arms(arms) != data:
-        raise CodecError("not the arms of this session")
-    return arms
 
 
 # -- The fields of a learner's state, and behind them those of what segments share: the annotations of their
@@ -348,9 +299,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates))
     state, behind = shortened(state) if layout.has_log else (state, b"")
     fields, parts = state + shared, list[bytes]()
-    if is_changed := arms is not None and arms.added is not None:
-        parts += (LENGTH.pack(len(encoded := encode_arms(arms))), encoded)
-    forms, place, before, data_before, size = 0, 1, None, b"", 0
+    forms, place, before, data_before, size = 0, 1, None, b"", 0 if arms is None else arms.size
     for at in layout.vectors:
         vector = fields[at]
         # Whole comparisons are rare: those that differ mostly do so in their first bytes.
@@ -363,7 +312,6 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
             forms |= EMPTY * place
         place <<= 2
     if isinstance(ledger, ArmLedger):
-        size = ledger.by_arm.size
         parts.append(_encode_outstanding(ledger.by_arm, ledger.outstanding))
     for at in layout.integers:
         parts += (LENGTH.pack(fields[at].size), fields[at].tobytes())
@@ -371,7 +319,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
         parts.append(LENGTH.pack(len(fields[at])))
     parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
-    flags |= is_changed * CHANGED_ARMS | bool(shared) * SEGMENTS
+    flags |= bool(shared) * SEGMENTS
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)
@@ -390,10 +338,6 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
     of_state, (size, forms) = numbers[_RATES + n_rates :], numbers[_FACTS : _FACTS + 2]
     if not all(map(math.isfinite, (*numbers[4:_FACTS], *of_state))):
         raise CodecError("not the head of a state of this learner")
-    encoded = bytes(reader.take(*reader.unpack(LENGTH))) if numbers[2] & CHANGED_ARMS else b""
-    if arms is not None:
-        arms = decode_arms(encoded, arms, getattr(run.params.learner, "arms", None))
-        run = run.with_arms(arms)
     if size != (0 if arms is None else arms.size):
         raise CodecError("the counts are not those of this session's arms")
 
@@ -413,7 +357,7 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
     if not np.isfinite(floats[:end]).all():
         raise CodecError("a state with numbers that are infinite or NaN")
     if arms is not None:
-        ledger.by_arm = _read_outstanding(reader, size, ledger.outstanding)
+        ledger.by_arm = _read_outstanding(reader, len(arms.live), ledger.outstanding)
     for at in layout.integers:
         found[at] = reader.numbers(INTEGERS, *reader.unpack(LENGTH)).copy()
     for at in layout.rows:

@@ -131,6 +131,8 @@ def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
         learner["n_arms"], learner["arms"] = len(run.arms.live), run.arms.shown_names
         if learner["arms"] is None:
             del learner["arms"]
+        if not isinstance(run.arms.live, range):
+            learner["arm_indexes"] = run.arms.live
     return {"learner": learner, **chosen}
 
 
@@ -183,7 +185,7 @@ def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
 
 def shortened(view: dict[str, Any]) -> dict[str, Any]:
     """Remove from a view, in place, what lists don't show: many numbers or labels, one for each arm."""
-    for name in ("arms", "probabilities"):
+    for name in ("arms", "arm_indexes", "probabilities"):
         if len(view["learner"].get(name) or ()) > MAX_LISTED_LABELS:
             del view["learner"][name]
     return view
@@ -266,8 +268,8 @@ class Sample(NamedTuple):
         if not isinstance(run, ArmRun):
             return cls._make((at, *counts, 0.0, (), run.learner.x(run.state)[:MAX_COORDINATES].tolist()))
         p = np.asarray(run.probabilities)
-        top = np.argsort(-p, kind="stable")[:MAX_ARMS]
-        return cls._make((at, *counts, effective_arms(p), [(int(k), float(p[k])) for k in top if p[k] > 0], ()))
+        top = [(run.arms.live[k], float(p[k])) for k in np.argsort(-p, kind="stable")[:MAX_ARMS] if p[k] > 0]
+        return cls._make((at, *counts, effective_arms(p), top, ()))
 
     def encode(self) -> bytes:
         """Return the bytes of a sample: at most 169."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..commit.batch import Acted, Applied, Draft, Ended, Operation
 from ..cooperative import CHUNK_SCALARS
-from ..engine.arm_run import ArmRun
+from ..engine.arm_run import ArmRun, Names
 from ..engine.ledger import ArmActions
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import SegmentRun
@@ -184,7 +184,7 @@ def _cells(run: Run) -> int:
     return len(run.arms.live) if isinstance(run, ArmRun) else run.learner.dim**2
 
 
-def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped: int, *, single: bool) -> str:
+def arms_json(drawn: Iterable[ArmActions], names: Names, skipped: int, *, single: bool) -> str:
     """Return the JSON of drawn arms.
 
     An arm has one probability in all slots of an ``ArmActions``, so its part of the text is made once.
@@ -209,7 +209,7 @@ def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped:
     return f'{{"actions":[{"},".join(texts)}}}]{more}}}'
 
 
-def _arm_json(arm: int, p: float, names: Sequence[str] | None) -> str:
+def _arm_json(arm: int, p: float, names: Names) -> str:
     label = "" if names is None else f',"label":{json.dumps(names[arm])}'
     return f',"arm":{arm},"probability":{p!r}{label}'
 

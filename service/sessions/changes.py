@@ -30,8 +30,8 @@ class ChangeArms(Operation):
     """
 
     limits: ArmLimits
-    view: Callable[[Run, bool], Body]
-    """Makes the answer, of a run and whether its commit extends the idle deadline."""
+    view: Callable[[Run, bool, Sequence[str]], Body]
+    """Makes the answer, of a run, whether its commit extends the idle deadline, and labels that no arm has."""
     add: Sequence[str] = ()
     remove: Sequence[str] = ()
     pause: Sequence[str] = ()
@@ -52,25 +52,33 @@ class ChangeArms(Operation):
     async def apply(self, draft: Draft, _checked: None) -> Applied:
         run = _with_labels(draft.run)
         named = (self.add, self.remove, self.pause, self.resume, self.catalogue or ())
-        size = LABEL_BYTES * (run.arms.size + sum(map(len, named)))
-        changed = await run_in_thread_if_large(size, self._change, draft, run)
-        body = await joined(self.view(run, changed or self.idempotency is not None), draft.fair_yield)
+        size = LABEL_BYTES * (len(run.arms.live) + len(run.arms.removed or ()) + sum(map(len, named)))
+        changed, unknown = await run_in_thread_if_large(size, self._change, draft, run)
+        body = await joined(self.view(run, changed or self.idempotency is not None, unknown), draft.fair_yield)
         return Applied(body, changed=changed, shows_version=True)
 
-    def _change(self, draft: Draft, run: ArmRun) -> bool:
-        before, names, add, remove = run.arms, run.arms.names or (), self.add, self.remove
+    def _change(self, draft: Draft, run: ArmRun) -> tuple[bool, Sequence[str]]:
+        """Return whether that changes anything, and labels to remove, pause or resume that no arm has by then."""
+        before, had, add, remove = run.arms, run.arms.labels or {}, self.add, self.remove
         if self.catalogue is not None:
             kept, add = set(self.catalogue), self.catalogue
-            remove = [names[arm] for arm in before.live if names[arm] not in kept]
-        change = before.change(add, remove)
-        after = before.changed(change) if change.removed or change.added else before
+            remove = [label for label in had if label not in kept]
+        change, after, now, expiry = before.change(add, remove), before, run.ledger.time, run.params.expiry
+        if change.removed or change.added:
+            known_seconds = max(self.limits.dedupe_seconds, 0 if expiry is None else expiry.after_seconds)
+            after = before.changed(change, now + known_seconds, now)
         after = after.with_pauses(self.resume, self.pause)
+        has = after.labels or {}
+        named = ((remove, had), (self.pause, has), (self.resume, has))
+        unknown = list(dict.fromkeys(label for labels, known in named for label in labels if label not in known))
         if after is before:
-            return False
+            return False, unknown
         self._check_size(before, change, after)
         _note(draft.journal, run, change, after)
         run.change_arms(change, after, adds_first=self.catalogue is not None)
-        return True
+        draft.stored = draft.stored._replace(arms=after)
+        draft.records = {**draft.records, **records.encode_removed(before, after, change)}
+        return True, unknown
 
     def _check_size(self, before: Arms, change: Change, after: Arms) -> None:
         limits, replaces, stays = self.limits, self.catalogue is not None, len(change.removed) < len(before.live)
@@ -89,15 +97,15 @@ class ChangeArms(Operation):
 
 
 def _note(journal: Journal, run: ArmRun, change: Change, after: Arms) -> None:
-    outstanding, before, names = run.ledger.by_arm, run.arms.paused, after.names or ()
-    removed, paused = change.removed, after.paused
+    before, had, has, removed = run.arms, run.arms.names or (), after.names or (), change.removed
+    outstanding = {arm: run.ledger.by_arm.item(before.positions[arm]) for arm in removed}
     journal.append(
         ArmsChanged(
             change.added,
-            [names[arm] for arm in removed],
-            [names[arm] for arm in sorted(paused - before)],
-            [names[arm] for arm in sorted(before - paused - frozenset(removed))],
-            given_up={arm: int(outstanding[arm]) for arm in removed if outstanding[arm]},
+            [had[arm] for arm in removed],
+            [has[arm] for arm in sorted(after.paused - before.paused)],
+            [has[arm] for arm in sorted(before.paused - after.paused - frozenset(removed))],
+            given_up={arm: count for arm, count in outstanding.items() if count},
         )
     )
 
@@ -127,14 +135,14 @@ class ChangeSession(Operation):
         specification = await run_in_thread_if_large(label_bytes(before), _changed, before, self.fields)
         if specification.floor:
             check_defined("floor", draft.run.learner)
-        return Stored(specification, draft.stored.seed)
+        return draft.stored._replace(specification=specification)
 
     async def apply(self, draft: Draft, after: Stored) -> Applied:
         before, run = draft.stored.specification, draft.run
         changed = [name for name in self.fields if getattr(before, name) != getattr(after.specification, name)]
         if changed:
             params = after.specification.params(after.seed)
-            draft.dropped |= records.dropped_act_times(run)
+            draft.records = {**draft.records, **records.dropped_act_times(run)}
             draft.run = run = with_window_and_floor(run, params.expiry, params.floor)
             draft.stored = after
             draft.journal.append(SessionChanged(changed))

@@ -302,7 +302,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     packed = _packed_answer(stored_answer, key)
     if is_stored_answer(packed):
         return Created(session_id, Answer(unpack(packed), replayed=True), new=False)
-    stored = (await decoded(now)).stored
+    stored = (await decoded(now)).stored._replace(arms=None)
     begin = partial(Beginning.of, session_id, packed.decode(), None, codec.NEWEST)
     begun = await run_in_thread_if_large(len(now.spec), begin, stored)
     return Created(session_id, Answer(begun.view(now), replayed=True), new=True)

@@ -74,6 +74,9 @@ def _arm(event: OneArmEvent, run: ArmRun) -> int:
         if labels is None:
             raise InvalidRequestError.of("label", "this session's arms have no labels")
         if (arm := labels.get(event.label)) is None:
+            removed = (run.arms.removed or {}).get(event.label)
+            if removed is not None and removed.until > run.ledger.time:
+                return removed.arm
             text = "the session has no arm with this label (GET /v1/sessions/{session_id}/arms lists them)"
             named = f"{text}: {event.label[:MAX_NAMED]!a}"
             raise InvalidRequestError.of("label", named, logged_message=text)
@@ -208,8 +211,8 @@ class SettleFeedback(Operation):
         run, events = draft.run, self.events
         # An event tells these runs nothing but its arm and its loss, if none of their arms was removed.
         if isinstance(events, PlainEvents) and isinstance(run, ArmRun) and type(run) in (ArmRun, ProvisionalRun):
-            n_arms, taken = len(run.arms.live), run.params.losses
-            fits = n_arms == len(run.arms.positions) and events.word == taken.word and max(events.arms) < n_arms
+            live, taken = run.arms.live, run.params.losses
+            fits = isinstance(live, range) and events.word == taken.word and max(events.arms) < len(live)
             if fits and (losses := taken.all_learned(events.values)) is not None:
                 return Losses(losses)
         parse = PARSERS[run.learner.information]

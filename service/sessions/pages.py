@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..errors import (
     UnknownSegmentError,
     UnknownSessionError,
 )
-from ..learners.base import FloatArray, IntArray
+from ..learners.base import FloatArray
 from ..serialization import summary as listed_fields
 from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
 from ..store.base import Added, ArmCounts, Listed, Snapshot, Store, add_counts, counts_of
@@ -120,18 +120,18 @@ class ReadCounts:
     session_id : of the session
     losses : how the session's losses are posted, in which means are shown
     uncommitted : what is to be added
-    outstanding : decisions of each arm, from which its acts follow
+    outstanding : decisions of each live arm, by index, from which its acts follow
     """
 
     def __init__(
-        self, store: Store, session_id: str, losses: LossRange, uncommitted: Added, outstanding: IntArray
+        self, store: Store, session_id: str, losses: LossRange, uncommitted: Added, outstanding: Mapping[int, int]
     ) -> None:
         self._store = store
         self._session_id = session_id
         self._losses = losses
         self._uncommitted: dict[int, list[float]] = {}
         add_counts(self._uncommitted, uncommitted)
-        self._outstanding = outstanding
+        self.outstanding = outstanding
         self.rows: dict[int, ArmCounts] = {}
         """By arm, those that were read."""
         self.versions: set[str] = set()
@@ -160,7 +160,7 @@ class ReadCounts:
     def acts(self, arm: int) -> float:
         """Return the acts of an arm that was read."""
         row = self.rows[arm]
-        return int(self._outstanding[arm]) + row.feedbacks + row.expired + row.voided + row.removed
+        return self.outstanding[arm] + row.feedbacks + row.expired + row.voided + row.removed
 
     def mean(self, arm: int) -> float | None:
         """Return the mean loss of an arm over applied events and decisions learned at the default.
@@ -214,7 +214,8 @@ async def arms_page(
         snapshot, cached = await reader.settled(session_id, journal)
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = await journal.counts(spec.losses, spec.default_loss, FairYield())
-        counts = ReadCounts(reader.store, session_id, spec.losses, added, run.ledger.by_arm)
+        outstanding = dict(zip(run.arms.live, run.ledger.by_arm.tolist(), strict=True))
+        counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
         probabilities = np.asarray(run.probabilities)
         order = await _ordered(run, probabilities, counts, sort)
         arms = order[start : start + limit].tolist()
@@ -224,7 +225,7 @@ async def arms_page(
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
     rows, fair_yield = [], FairYield()
     for arm in arms:
-        rows.append(_row(run, float(probabilities[arm]), counts, arm))
+        rows.append(_row(run, probabilities.item(run.arms.positions[arm]), counts, arm))
         await fair_yield()
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
@@ -240,7 +241,8 @@ async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, s
     order = await _ordered(run, probabilities, None, sort)
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
     arms = order[start : start + limit].tolist()
-    rows = [_named(run, arm) | {"probability": float(probabilities[arm])} for arm in arms]
+    shown = dict(zip(run.arms.live, probabilities.tolist(), strict=True))
+    rows = [_named(run, arm) | {"probability": shown[arm]} for arm in arms]
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
 
@@ -270,7 +272,7 @@ async def _ordered(
     Without ``counts`` the order is by index or probability.
     """
     live, by = np.array(run.arms.live), sort.removeprefix("-")
-    keys: NDArray[Any] = probabilities[live] if by == "probability" else live
+    keys: NDArray[Any] = probabilities if by == "probability" else live
     if counts is not None and by in ("acts", "mean"):
         await counts.read(run.arms.live)
         keys = await _keys(counts.acts if by == "acts" else counts.mean, run.arms.live)
@@ -301,7 +303,7 @@ def _row(run: ArmRun, probability: float, counts: ReadCounts, arm: int) -> dict[
         **_named(run, arm),
         "probability": probability,
         "acts": int(counts.acts(arm)),
-        "outstanding": int(run.ledger.by_arm[arm]),
+        "outstanding": counts.outstanding[arm],
         "feedbacks": int(row.feedbacks),
         "expired": int(row.expired),
         f"mean_{run.params.losses.word}": counts.mean(arm),

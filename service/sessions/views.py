@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ..store.base import Snapshot, Store
 # -- How large a session may be: by the settings, and by what an API key allows.
 
 LIVES = 10
-"""A session may have had this many times the arms it may have at once: indexes and labels are kept for ever."""
+"""A session may have had this many times the arms it may have at once: the counts of each arm are kept for ever."""
 MAX_OPEN_SLOTS = 1_000_000
 """Largest ``max_open_slots`` of a session."""
 
@@ -48,6 +48,8 @@ class ArmLimits(NamedTuple):
     ever: int
     """Removed ones included."""
     label_bytes: int
+    dedupe_seconds: float
+    """For which a removed arm is known by its label at least."""
 
 
 class Limits:
@@ -96,10 +98,11 @@ class Limits:
         learner : the session's, as it was posted
         rights : what the caller's API key allows, beside the settings
         """
-        if not isinstance(learner, ArmsSpec):
-            return ArmLimits(0, 0, self._settings.max_label_bytes)
-        most, ever = min(self.max_arms(type(learner), rights), learner.most_arms), self._settings.max_arms_ever
-        return ArmLimits(most, LIVES * most if ever is None else ever, self._settings.max_label_bytes)
+        settings, most = self._settings, 0
+        if isinstance(learner, ArmsSpec):
+            most = min(self.max_arms(type(learner), rights), learner.most_arms)
+        ever = LIVES * most if settings.max_arms_ever is None else settings.max_arms_ever
+        return ArmLimits(most, ever, settings.max_label_bytes, settings.dedupe_window_seconds)
 
     def max_arms(self, spec: type[ArmsSpec], rights: Rights) -> int:
         """Return how many arms a session of any learner with this class of specification may have at once.
@@ -154,7 +157,7 @@ class ShortView(NamedTuple):
     def of(cls, cached: CachedSession) -> ShortView | None:
         """Make the texts; None for a view that may be long, or is of points."""
         run = cached.run
-        if not isinstance(run, ArmRun) or run.arms.names is not None or run.arms.size > SHORT_ARMS:
+        if not isinstance(run, ArmRun) or run.arms.names is not None or len(run.arms.live) > SHORT_ARMS:
             return None
         p = run.probabilities
         numbers = f'"paused":[],"probabilities":[{floats_text(p, COMPACT)}],"effective_arms":{effective_arms(p)!r}'
@@ -172,7 +175,7 @@ class ShortView(NamedTuple):
         return f"{{{first},{self.fields},{last},{self.numbers}}}".encode()
 
 
-def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Body:
+def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession, unknown: Sequence[str] = ()) -> Body:
     """Return the JSON of a session's view.
 
     Parameters
@@ -180,10 +183,12 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
     session_id : shown in the view; neither of the others knows it
     snapshot : gives version and times
     cached : gives the rest; its run may be ahead of the snapshot
+    unknown : labels that the request named and no arm has
     """
     if (short := ShortView.of(cached)) is not None:
         return short.view(session_id, snapshot)
-    return answer_body(json_chunks(fields_of(session_id, snapshot, cached)))
+    fields = fields_of(session_id, snapshot, cached) | ({"unknown": unknown} if unknown else {})
+    return answer_body(json_chunks(fields))
 
 
 def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
@@ -198,8 +203,7 @@ def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dic
     run = cached.run
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
-        names = run.arms.names or ()
-        view["paused"] = list(map(names.__getitem__, sorted(run.arms.paused)))
+        view["paused"] = list(map((run.arms.names or ()).__getitem__, sorted(run.arms.paused)))
         view["probabilities"] = p = run.probabilities
         view["effective_arms"] = effective_arms(p)
     else:
@@ -230,8 +234,8 @@ def of_store(snapshot: Snapshot) -> dict[str, Any]:
     return {"version": snapshot.version, "created_at": time_text(snapshot.created_at), "expires_at": expires_at}
 
 
-def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callable[[Run, bool], Body]:
-    """Make a function for the view that a commit answers with: of its run, and whether it is a use.
+def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callable[..., Body]:
+    """Make a function for the view that a commit answers with: of its run, whether it is a use, and unknown labels.
 
     A use extends the idle deadline. The version is not known before the commit: ``VERSION`` stands for it.
 
@@ -242,10 +246,10 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
     cached : gives the specification; its run is replaced by the commit's
     """
 
-    def view(run: Run, extends_deadline: bool) -> Body:
+    def view(run: Run, extends_deadline: bool, unknown: Sequence[str] = ()) -> Body:
         extended = cached.stored.specification.expires_at(run.ledger.time)
         then = snapshot._replace(version=VERSION, expires_at=extended if extends_deadline else snapshot.expires_at)
-        return session_view(session_id, then, cached._replace(run=run))
+        return session_view(session_id, then, cached._replace(run=run), unknown)
 
     return view
 

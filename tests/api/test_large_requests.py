@@ -21,8 +21,8 @@ import httpx
 import pytest
 
 from loadtest.bench.turns import LARGE_REQUESTS, in_process_app, longest_turn, worker_settings
-from service.commit import committer
 from service.cooperative import FairYield
+from service.models.stored import Stored
 from tests.support.connections import JSON, answers, connected, request
 from tests.support.examples import some_quick
 from tests.support.running import RunningService, create
@@ -98,21 +98,22 @@ async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -
 
 async def test_many_arms_that_changed_are_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where none was added: pauses are encoded with all arms."""
-    encode, threads = committer.encode, []
+    encode, threads = Stored.encode, list[int]()
 
-    def noted(*arguments: Any) -> bytes:
+    def noted(stored: Stored) -> bytes:
         threads.append(threading.get_ident())
-        return encode(*arguments)
+        return encode(stored)
 
-    monkeypatch.setattr(committer, "encode", noted)
+    monkeypatch.setattr(Stored, "encode", noted)
     labels = [str(number) for number in range(2_000)]
     async with in_process_app() as service:
         path = await service.create({"kind": "fixed", "arms": labels})
+        created = len(threads)
         await service.call("PATCH", f"{path}/arms", {"pause": labels[:1]})
-        paused = threads.pop()
         await service.call("POST", f"{path}/act")
 
-    assert paused != threading.get_ident() == threads.pop()
+    assert len(threads) == created + 1
+    assert threads[-1] != threading.get_ident()
 
 
 @pytest.mark.slow

@@ -282,7 +282,7 @@ async def test_arms_come_and_go(client):
     removed = (await client.patch(f"{PATH}/arms", json={"remove": ["a", "b", "c", "x"]})).json()
 
     assert added["probabilities"] == pytest.approx([0.4, 0.2, 0.2, 0, 0.2])
-    assert removed["probabilities"] == [0, 0, 0, 1, 0]
+    assert (removed["learner"]["arms"], removed["probabilities"]) == (["d"], [1])
 
 
 async def test_the_same_probabilities_are_the_same_session_however_they_are_given(client):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.ledger import LossRange
 from service.engine.run import PointRun
+from service.learners import REGISTRY
+from service.learners.maths import LARGEST_DELAYS
+from service.serialization import state as codec
 from tests.support import vectors
 from tests.support.examples import examples
 from tests.support.runs import start
@@ -98,3 +102,24 @@ def test_losses_outside_the_range_are_refused_with_the_range(losses: LossRange, 
 
 def test_raw_losses_pass_as_they_are() -> None:
     assert LossRange(0.0, 2.0, normalize=False).learned(1.75) == 1.75
+
+
+@pytest.mark.parametrize("kind", ["dexp3", "multiscale_tsallis", "tsallis_delayed", "bold"])
+@pytest.mark.parametrize("most_open", [9, 1000])
+def test_sums_of_delays_stay_where_they_are_too_large(kind: str, most_open: int) -> None:
+    """One by one and many at once, also where open slots are dropped; the state is stored and read."""
+    fields = {"kind": kind, "n_arms": 3} | vectors.over_arms()[kind]
+    fields |= {"max_open_slots": most_open} if "max_open_slots" in REGISTRY[kind].model_fields else {}
+    run: Any = start(fields)
+    run.ledger.total_delay = LARGEST_DELAYS - 3
+    sums = hasattr(run.state, "delay_sum")
+    run.state = run.state._replace(delay_sum=LARGEST_DELAYS - 3) if sums else run.state
+    for _ in range(4):
+        run.act()
+        run.act_all(12)
+
+    again = codec.decode(codec.encode(run), run)
+
+    assert again.ledger.total_delay == LARGEST_DELAYS == 2**53
+    assert not sums or again.state.delay_sum == LARGEST_DELAYS
+    assert np.isfinite(run.probabilities).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -11,11 +13,11 @@ from service.commit.cache import CachedSession
 from service.engine.arm_run import Change
 from service.engine.ledger import ArmFeedback
 from service.engine.run import SlotRun, expire_oldest, start_run
-from service.models.specification import Specification
-from service.models.stored import Stored
+from service.models.stored import decode
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CHECKSUM_BYTES
+from tests.support import runs
 from tests.support.counted_run import WINDOW, CountedRun
 from tests.support.machines import ANY_LABEL, FIELDS, run_machine
 
@@ -66,7 +68,7 @@ class SessionMachine(CountedRun):
         staying = [label for label in self.labels if label in arms]
         self.labels = staying + [label for label in arms if label not in staying]
         self.paused &= set(arms)
-        assert [label for label in self.run.arms.shown_names or () if label is not None] == self.labels
+        assert self.run.arms.shown_names == self.labels
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), loss=st.floats(0, 1), is_void=st.booleans())
@@ -107,15 +109,15 @@ class SessionMachine(CountedRun):
         staying = [label for label in self.labels if label not in remove]
         if not (set(staying) | set(change.added)) - (self.paused & set(staying)):
             return
-        shown = self.run.probabilities
+        shown = runs.by_index(self.run, self.run.probabilities)
         if change.removed or change.added:
             self.run.change_arms(change)
         self.count(before, self.removed)
         self.labels = staying + [label for label in dict.fromkeys(add) if label not in staying]
         self.paused &= set(staying)
-        assert [label for label in self.run.arms.shown_names or () if label is not None] == self.labels
+        assert self.run.arms.shown_names == self.labels
         kept = [arm for arm in arms.live if arm not in change.removed]
-        after = self.run.probabilities
+        after = runs.by_index(self.run, self.run.probabilities)
         if self.paused:
             return
         np.testing.assert_allclose(after[arms.size :], 1 / len(self.labels), rtol=1e-9)
@@ -131,8 +133,8 @@ class SessionMachine(CountedRun):
             else:
                 self.kept[key] = record
         data = codec.encode(run)
-        fresh = codec.decode(data, start_run(self.params))
-        stored = Stored(Specification(learner=self.params.learner), self.params.seed)
+        stored = decode(runs.stored(run).encode())
+        fresh = codec.decode(data, replace(start_run(self.params), arms=stored.arms))
         self.run = CachedSession("v", stored, fresh, data[-CHECKSUM_BYTES:], len(data)).with_records(self.kept).run
         assert codec.encode(self.run) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()

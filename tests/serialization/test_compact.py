@@ -35,8 +35,7 @@ def settled(run, action, rng):
 
 def loaded(run):
     """A run as another worker reads it."""
-    stored = Stored(Specification(learner=run.params.learner), run.params.seed)
-    snapshot = Snapshot("v", stored.encode(), state.encode(run), 0.0, None)
+    snapshot = Snapshot("v", runs.stored(run).encode(), state.encode(run), 0.0, None)
     return CachedSession.of(snapshot)
 
 

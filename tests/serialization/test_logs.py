@@ -45,6 +45,8 @@ class Stores:
         return cached.with_records(self.kept) if cached.needs_records else cached
 
     def commit(self, run):
+        if run.arms is not self.cached.run.arms:
+            self.stored = self.stored._replace(arms=run.arms)
         self.state = logs.encode(run)
         changed = records.encode(run)
         self.kept = {key: data for key, data in {**self.kept, **changed}.items() if data is not None}
@@ -63,7 +65,7 @@ def vectors_of(run):
 
 
 def outstanding(run, chance):
-    arms = [arm for arm in np.flatnonzero(run.ledger.by_arm).tolist() if run.arms.is_live(arm)]
+    arms = [run.arms.live[position] for position in np.flatnonzero(run.ledger.by_arm).tolist()]
     return chance.choice(arms) if arms else None
 
 
@@ -75,14 +77,15 @@ def step(run, chance):
     elif what < 0.8:
         run.settle(ArmFeedback(arm, chance.random()))
     elif what < 0.85:
-        run.settle_all([arm] * int(run.ledger.by_arm[arm]), [chance.random()] * int(run.ledger.by_arm[arm]))
+        count = int(run.ledger.by_arm[run.arms.positions[arm]])
+        run.settle_all([arm] * count, [chance.random()] * count)
     elif what < 0.9:
         run.void(ArmFeedback(arm, 0.0))
     elif what < 0.97:
-        run.expire(arm, 1, 0.5)
+        run.expire(run.arms.positions[arm], 1, 0.5)
     else:
         label = f"new {chance.random()}"
-        run.change_arms(run.arms.change([label], [chance.choice([name for name in run.arms.shown_names if name])]))
+        run.change_arms(run.arms.change([label], [chance.choice(run.arms.shown_names)]))
 
 
 @pytest.mark.usefixtures("few_are_many")

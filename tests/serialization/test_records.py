@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from service.commit.cache import CachedSession
+from service.engine.arm_run import Removed
 from service.engine.ledger import ArmFeedback
 from service.errors import StateCorruptError
 from service.learners import REGISTRY
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.serialization.binary import CodecError
+from service.serialization.binary import CodecError, record_of
 from service.serialization.records import checksums
 from service.store.base import Snapshot, Written
 
@@ -140,3 +141,48 @@ def test_slots_of_arms_that_never_were_are_refused():
 
     with pytest.raises(StateCorruptError):
         cached("exp3").with_records(kept)
+
+
+@pytest.fixture
+def removed():
+    """A session with a window from which an arm was removed, and its records."""
+    learner = REGISTRY["dexp3"].model_validate({"arms": ["a", "b", "c"]})
+    stored = Stored.of(Specification(learner=learner, seed=3, expiry=ExpirySpec(after_seconds=64.0)))
+    run = stored.start()
+    for second in range(4):
+        run.advance(float(second))
+        run.act_all(5)
+    kept = dict(records.encode(run))
+    before, change = run.arms, run.arms.change(["x"], ["b"])
+    run.change_arms(change, before.changed(change, 99.0))
+    kept |= records.encode_removed(before, run.arms, change)
+    snapshot = Snapshot("0", stored._replace(arms=run.arms).encode(), codec.encode(run), 0.0, None)
+    return run, CachedSession.of(snapshot), kept
+
+
+def test_what_is_read_of_removed_arms_is_what_their_session_knows(removed):
+    """Their acts are no longer told apart, and their labels are known."""
+    run, session, kept = removed
+
+    read = session.with_records(kept).run
+
+    assert read.arms.removed == run.arms.removed == {"b": Removed(1, 99.0)}
+    assert {bucket: acts.sum() for bucket, acts in read.act_times.acts.items()} == dict.fromkeys(range(4), 5)
+    for bucket, acts in run.act_times.acts.items():
+        assert read.act_times.acts[bucket].tolist() == [*acts.tolist(), *[0] * (4 - acts.size)]
+    assert read.act_times.before(read.ledger.by_arm).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("key", "body"),
+    [
+        *((key, struct.pack("<d", 99.0) + b"b") for key in (b"a0", b"a4", b"a-1", b"a", b"ax")),
+        *((b"a1", body) for body in (struct.pack("<d", 99.0) + b"a", struct.pack("<d", 9.0) + b"\xff", b"short")),
+        *((b"b0", struct.pack(f"<{len(row)}q", *row)) for row in ((5, 4, 5), (5, -1, 5), (4, 0, 5), (5, 0, -1))),
+    ],
+)
+def test_records_of_other_arms_are_refused(removed, key, body):
+    _, session, kept = removed
+
+    with pytest.raises(StateCorruptError):
+        session.with_records({**kept, key: record_of(key, body)})

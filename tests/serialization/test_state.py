@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from dataclasses import replace
@@ -14,10 +15,11 @@ from service.engine.run import start_run
 from service.errors import NewerSchemaError
 from service.learners.dexp3 import Dexp3Spec
 from service.learners.fixed import FixedSpec
+from service.models.stored import decode
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
-from service.serialization.state import encode_arms
 from service.store.base import head_of
+from tests.support import runs
 from tests.support.kept_states import load, names, read
 
 
@@ -131,40 +133,59 @@ def a_changed_run():
     return run
 
 
+def fresh(stored):
+    """The run that another worker starts with."""
+    return decode(stored.encode()).start()
+
+
 def test_changed_arms_are_read_as_they_were_written():
     run = a_changed_run()
-    data = codec.encode(run)
-    assert encode_arms(run.arms) == b'[[1],[],["x","\\u00fc"]]'
+    data, stored = codec.encode(run), runs.stored(run)
+    arms = json.loads(stored.encode())["arms"]
+    assert arms == {"size": 5, "live": [0, 2, 3, 4], "paused": [], "added": ["x", "\u00fc"]}
 
-    again = codec.decode(data, start_run(run.params))
+    again = codec.decode(data, fresh(stored))
 
-    assert [again.arms.live, again.arms.names] == [[0, 2, 3, 4], [*NAMES, "x", "\u00fc"]]
-    assert again.arms.labels == run.arms.labels
+    assert [again.arms.live, again.arms.names] == [[0, 2, 3, 4], {0: "a", 2: "c", 3: "x", 4: "\u00fc"}]
+    assert (again.arms.labels, again.arms.size, again.arms.removed) == (run.arms.labels, 5, None)
     assert codec.encode(again) == data
-    assert codec.decode(data, run).arms is run.arms
 
 
-def test_arms_that_never_changed_take_no_room():
+def test_a_state_has_no_labels_and_no_removed_arms():
     named, plain = (start_run(Params(Dexp3Spec(**arms), 5)) for arms in ({"arms": NAMES}, {"n_arms": 3}))
+    changed = start_run(Params(Dexp3Spec(arms=NAMES), 5))
+    for number in range(1000):
+        changed.change_arms(changed.arms.change([f"n{number}"], [changed.arms.shown_names[0]]))
 
     assert codec.encode(named) == codec.encode(plain)
-    assert codec.decode_arms(b"", a_changed_run().arms, NAMES).names == NAMES
+    changed.ledger = plain.ledger
+    assert len(codec.encode(changed)) <= len(codec.encode(plain)) + changed.state.weights.nbytes
 
 
-@pytest.mark.parametrize("other", [{"n_arms": 3}, {"arms": ["a", "b"]}])
-def test_arms_of_other_sessions_are_refused(other):
-    with pytest.raises(CodecError, match="arms"):
+@pytest.mark.parametrize("other", [{"n_arms": 3}, {"arms": ["a", "b"]}, {"arms": [*NAMES, "d", "e"]}])
+def test_states_of_other_arms_are_refused(other):
+    with pytest.raises(CodecError):
         codec.decode(codec.encode(a_changed_run()), start_run(Params(Dexp3Spec(**other), 5)))
 
 
 @pytest.mark.parametrize(
-    "arms",
+    "wrong",
     [
-        *("[[9],[],[]]", "[[0,1,2],[],[]]", "[[1.0],[],[]]", "[[2,1],[],[]]", "[[true],[],[]]", "[[1],[],[] ]"),
-        *("[[1],[1],[]]", "[[1],[0,0],[]]", "[[],[7],[]]", "[[],[-1],[]]", '[[],["a"],[]]'),
-        *("[[],[],[7]]", '[[],[],{"x":1}]', "[[],[],[[]]]", "[]", "7", "[[" * 9999, "\xff"),
+        *({"size": size} for size in (4, 2, 2**32, 10**400, 5.0, True, "5", None)),
+        *({"live": live} for live in ([], [0, 2, 3], [2, 0, 3, 4], [0, 2, 3, 5], [-1, 2, 3, 4], [0, 2, 2, 4], 7)),
+        *({"paused": paused} for paused in ([1], [9], [-1], [0, 2, 3, 4], ["a"], {})),
+        *({"added": added} for added in ([], ["x"], ["x", "y", "z"], ["a", "x"], ["x", "x"], [7, 8], "xy")),
+        {"more": 1},
+        None,
     ],
 )
-def test_arms_that_nobody_wrote_are_refused(arms):
-    with pytest.raises(CodecError):
-        codec.decode_arms(arms.encode("latin1"), start_run(Params(Dexp3Spec(arms=NAMES), 5)).arms, NAMES)
+def test_arms_that_nobody_wrote_are_refused(wrong):
+    fields = json.loads(runs.stored(a_changed_run()).encode())
+    assert decode(json.dumps(fields).encode()).arms is not None
+    if wrong is None:
+        fields["specification"]["learner"] = {"kind": "dexp3", "n_arms": 3}
+    else:
+        fields["arms"] |= wrong
+
+    with pytest.raises(ValueError, match="specification"):
+        decode(json.dumps(fields).encode())

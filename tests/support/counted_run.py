@@ -11,6 +11,7 @@ from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import IntArray
 from tests.support.machines import FIELDS, NAMES, TAKES_ELIGIBLE
+from tests.support.runs import by_index
 
 WINDOW = 64.0
 
@@ -42,8 +43,8 @@ class CountedRun(RuleBasedStateMachine):
         return self.kind in TAKES_ELIGIBLE
 
     def outstanding(self) -> list[int]:
-        assert self.run.ledger.by_arm is not None
-        return self.run.ledger.by_arm.tolist()
+        counts: list[int] = by_index(self.run, self.run.ledger.by_arm).tolist()
+        return counts
 
     def draw(self, eligible: IntArray | None) -> str:
         """Act, and return the label that was drawn."""
@@ -82,11 +83,11 @@ class CountedRun(RuleBasedStateMachine):
     @invariant()
     def probabilities_are_those_of_the_arms_there_are(self) -> None:
         p, arms = self.run.probabilities, self.run.arms
-        assert p.size == arms.size == len(self.outstanding())
+        assert p.size == len(arms.live) == self.run.ledger.by_arm.size
         assert abs(p.sum() - 1) < 1e-9
         assert (p >= 0).all()
         names = arms.names or ()
         assert {names[arm] for arm in arms.paused} == self.paused
-        may = [arm for arm in arms.live if names[arm] not in self.paused]
+        may = [position for position, arm in enumerate(arms.live) if names[arm] not in self.paused]
         assert not np.delete(p, may).any()
         assert (p[may] >= self.params.floor / len(may)).all()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from service.commit.cache import CachedSession
-from service.engine.arm_run import ArmRun
+from service.engine.arm_run import ArmRun, Change
 from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.engine.segment_run import KeptSegment, SegmentRun
@@ -132,7 +132,8 @@ def played(run: Run) -> Run:
         if t % 3 == 2:
             settle(run, *waiting.pop(0))
     if isinstance(run, ArmRun):
-        run.change_arms(run.arms.change(["e"], ["b"]))
+        change = run.arms.change(["e"], ["b"])
+        run.change_arms(change, run.arms.changed(change, 1_800_000_000.0))
         if run.learner.takes_eligible:
             run.arms = run.arms.with_pauses([], ["d"])
         act(run, last)
@@ -147,10 +148,14 @@ def played(run: Run) -> Run:
 def write(name: str) -> None:
     stored = Stored.of(specification(name))
     run = played(stored.start())
+    beside = records.encode(run)
+    if isinstance(run, ArmRun):
+        before, stored = stored.start().arms, stored._replace(arms=run.arms)
+        beside |= records.encode_removed(before, run.arms, Change([before.labels["b"]], []))
     kept: dict[str, Any] = {
         "spec": stored.encode().decode(),
         "state": codec.encode(run).hex(),
-        "records": {key.decode(): data.hex() for key, data in records.encode(run).items() if data is not None},
+        "records": {key.decode(): data.hex() for key, data in beside.items() if data is not None},
     }
     if isinstance(run, SegmentRun):
         kept["segments"] = segments_of(run)

@@ -8,6 +8,8 @@ from service.engine.ledger import ArmAction, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 from service.learners.base import Log
+from service.models.specification import Specification
+from service.models.stored import Stored
 
 
 def start(spec: dict[str, Any], seed: int = 5) -> Run:
@@ -20,6 +22,20 @@ def act(run: Run) -> ArmAction:
     action = run.act()
     assert isinstance(action, ArmAction)
     return action
+
+
+def stored(run: Any) -> Stored:
+    """The specification and, with labels, the arms that the store has of a run's session."""
+    arms = getattr(run, "arms", None)
+    arms = None if arms is None or arms.labels is None else arms
+    return Stored(Specification(learner=run.params.learner), run.params.seed, arms)
+
+
+def by_index(run: Any, numbers: Any) -> Any:
+    """Numbers of live arms, shape (live,), by index over all arms that there ever were, 0 for removed ones."""
+    spread = np.zeros(run.arms.size, np.asarray(numbers).dtype)
+    spread[list(run.arms.live)] = numbers
+    return spread
 
 
 def bits_of(part: Any) -> Any:

@@ -27,6 +27,7 @@ from service.sessions.feedback import SettleFeedback
 from service.store import open_store
 from tests.support.crashing import Fault, Worker
 from tests.support.machines import ANY_LABEL, FIELDS, NAMES, TAKES_ELIGIBLE
+from tests.support.runs import by_index
 from tests.support.sessions import digest
 
 BUCKETS = 64
@@ -212,9 +213,8 @@ class CheckedSession(RuleBasedStateMachine):
         run = stored.copy()
         run.advance(self.time)
         self.runner.run(expire_due(run, Journal()))
-        assert run.ledger.by_arm is not None
         left = [len(self.model.open.get(arm, [])) for arm in range(self.model.arms)]
-        assert run.ledger.by_arm.tolist() == left
+        assert by_index(run, run.ledger.by_arm).tolist() == left
         assert all(
             self.model.acts[arm] == sum(ended[arm] for ended in self.model.ended.values()) + count
             for arm, count in enumerate(left)
@@ -225,21 +225,22 @@ class CheckedSession(RuleBasedStateMachine):
             parts = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.voided, ledger.outstanding)
             assert min(parts) >= 0
             assert ledger.slot == sum(parts) == self.model.acts.total()
-        p, drawable = run.probabilities, [self.model.labels[label] for label in self.model.drawable]
+        p, drawable = by_index(run, run.probabilities), [self.model.labels[label] for label in self.model.drawable]
         assert abs(p.sum() - 1) < 1e-9
         assert not np.delete(p, drawable).any()
         assert p[drawable].min() >= run.params.floor / len(drawable)
 
     def counts_and_log_agree(self) -> None:
         """What is kept beside the state counts the same decisions, each once."""
-        ledger = self.runner.run(self.stored()).ledger
+        run = self.runner.run(self.stored())
+        ledger, left = run.ledger, by_index(run, run.ledger.by_arm)
         store = self.workers[0].store
         counts = self.runner.run(store.read_counts(self.name, range(self.model.arms))).rows
         for name in ("feedbacks", "expired", "removed", "voided"):
             assert sum(getattr(row, name) for row in counts) == getattr(ledger, name)
         for arm, row in enumerate(counts):
             ended = row.feedbacks + row.expired + row.removed + row.voided
-            assert ended + ledger.by_arm[arm] == self.model.acts[arm]
+            assert ended + left[arm] == self.model.acts[arm]
         log = self.runner.run(store.read_log(self.name, None, 10**6))
         entries = [json.loads(entry.data) for entry in log.entries]
         slots = [entry["slot"] for entry in entries if entry["kind"] == "act"]
@@ -422,9 +423,13 @@ class SessionMachine(CheckedSession):
             self.model.pass_time(self.time)
             return
         view = json.loads(self.runner.run(changing).body)
-        self.model = then
-        shown = {label: arm for arm, label in enumerate(view["learner"]["arms"]) if label is not None}
-        assert shown == self.model.labels
+        before, self.model = self.model.labels, then
+        shown = view["learner"]["arms"]
+        indexes = view["learner"].get("arm_indexes", range(len(shown)))
+        assert dict(zip(shown, indexes, strict=True)) == self.model.labels
+        gone = [label for label in labels.get("remove", ()) if label not in before]
+        gone += [label for name in ("pause", "resume") for label in labels.get(name, ()) if label not in shown]
+        assert view.get("unknown", []) == list(dict.fromkeys(gone))
         assert set(view["paused"]) == self.model.paused
 
     @rule(gap=GAPS, at=WORKERS, window=st.sampled_from([*WINDOWS, None]))

@@ -11,7 +11,8 @@ export function asSample(view) {
   const counted = feedbacks + (hasDefault(view) ? expired : 0);
   const sample = { at: new Date().toISOString(), ...counts, counted, mean_loss: meanOf(view) };
   if (x) return { ...sample, x: x.slice(0, 10) };
-  const arms = view.probabilities.map((probability, arm) => ({ arm, probability }));
+  const indexes = view.learner.arm_indexes;
+  const arms = view.probabilities.map((probability, place) => ({ arm: indexes ? indexes[place] : place, probability }));
   arms.sort((a, b) => b.probability - a.probability);
   return { ...sample, arms: arms.slice(0, 10).filter((each) => each.probability > 0) };
 }

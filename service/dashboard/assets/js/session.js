@@ -124,14 +124,14 @@ export class SessionPage {
     }
     this.hints.hidden = !view.hints.length;
     const { learner: full, ...others } = view;
-    const { arms, ...about } = full;
+    const { arms, arm_indexes: indexes, ...about } = full;
     const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|created_at|expires_at|version/.test(name)));
     setText(this.settings, JSON.stringify({ learner: about, ...chosen }, null, 2));
   }
 
   #name(arm) {
-    const names = this.view.learner.arms;
-    return this.names?.get(arm) ?? (names && names.length === this.view.probabilities.length ? names[arm] : `arm ${arm}`);
+    const { arms: names, arm_indexes: indexes } = this.view.learner;
+    return this.names?.get(arm) ?? names?.[indexes ? indexes.indexOf(arm) : arm] ?? `arm ${arm}`;
   }
 
   #drawShares(samples) {
