@@ -141,12 +141,14 @@ def _specification(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _change(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    """Pause or resume arms, as the second word says."""
+    """Pause or resume arms, as the second word says; 1 where the session has not all of them."""
     session = bandits.session(options.session_id)
     view = session.change_arms(**{options.word: options.arms})
     paused = ", ".join(view.fields.get("paused", [])) or "none"
-    screen.tell(dict(view.fields), f"session {view.session_id}: {len(view.arms)} arms, paused: {paused}")
-    return 0
+    unknown = [json.dumps(label, ensure_ascii=False) for label in view.fields.get("unknown", ())]
+    text = f"session {view.session_id}: {len(view.arms)} arms, paused: {paused}"
+    screen.tell(dict(view.fields), text + (f"; it has no {', '.join(unknown)}" if unknown else ""))
+    return 1 if unknown else 0
 
 
 def _decisions(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:

@@ -42,6 +42,15 @@ def test_a_session_is_created_shown_paused_and_deleted(called):
     assert called("sessions", "list") == {"sessions": []}
 
 
+def test_labels_that_the_session_has_not_are_named_and_no_success(called, command, service):
+    called("sessions", "create", "shop", "--arms", ARMS)
+    code, out, _ = command("sessions", "pause", "shop", "hat", "nope", "--url", service.url)
+
+    assert (code, out.strip()) == (1, 'session shop: 3 arms, paused: hat; it has no "nope"')
+    code, out, _ = command("sessions", "resume", "shop", "gone", "hat", "--json", "--url", service.url)
+    assert (code, json.loads(out)["unknown"], json.loads(out)["paused"]) == (1, ["gone"], [])
+
+
 SHELL = 'exec "$0" -m service sessions {} {}'
 
 
