@@ -11,6 +11,7 @@ from ..learners.base import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.events import Eligibility, Events, Segment
 from ..models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
+from ..store.base import LAST_SECOND
 
 # -- What answers have in common that are only described.
 
@@ -377,9 +378,6 @@ class KeyView(Described):
 
 
 # -- A session as it moves to another service.
-
-LAST_SECOND = 253_402_300_799
-"""The last of the year 9999, in Unix seconds: views write years with four digits."""
 
 
 class Part(Posted):

@@ -116,11 +116,15 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     if not is_same:
         specification = await run_in_thread_if_large(size, stored.encode)
         about = await run_in_thread_if_large(size, summary.encode_about, stored.specification.chosen(), run)
-    idle = stored.specification.idle_ttl_seconds
+    least, spec = 0, stored.specification
+    if (idle := spec.idle_ttl_seconds) is not None:
+        # The store's clock may be slow for a while: the session was used at the latest time that it has seen.
+        least = int(1000 * (spec.expires_at(max(run.ledger.time, base.created_at)) or 0))
     return Written(
         version,
         state,
-        stored.specification.idle_ttl_ms if draft.extends_deadline and idle is not None else None,
+        spec.idle_ttl_ms if draft.extends_deadline and idle is not None else None,
+        least,
         idle is None and before.idle_ttl_seconds is not None,
         specification,
         records,

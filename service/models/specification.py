@@ -13,6 +13,7 @@ from ..errors import FieldValueError
 from ..learners import REGISTRY
 from ..learners.base import InitialArm, Posted, Spec
 from ..learners.specs import MAX_COUNT, ArmsSpec, Finite, LabelText, NullIs, Whole
+from ..store.base import LAST_SECOND
 from .events import SegmentsSpec
 
 # -- Options of a session beside its learner, as clients post them.
@@ -152,7 +153,7 @@ class Specification(Posted):
 
     def expires_at(self, used_at: float) -> float | None:
         """Return the idle deadline after a use at ``used_at``, in Unix seconds; None without one."""
-        return None if self.idle_ttl_ms is None else used_at + self.idle_ttl_ms / 1000
+        return None if self.idle_ttl_ms is None else min(used_at + self.idle_ttl_ms / 1000, LAST_SECOND)
 
     def decided(self) -> Specification:
         """Return the same, with ``provisional`` true or false where a default may be provisional, else None."""

@@ -103,6 +103,10 @@ def counts_of(arm: int, vectors: Mapping[int, Sequence[float]]) -> ArmCounts:
 # -- What is read from a store.
 
 
+LAST_SECOND = 253_402_300_799
+"""The last of the year 9999, in Unix seconds: views write years with four digits."""
+
+
 class Snapshot(NamedTuple):
     """A session as stored. ``spec`` and ``state`` are opaque bytes, but for the length of the state's head."""
 
@@ -213,6 +217,8 @@ class Written(NamedTuple):
     state: bytes
     idle_ttl_ms: int | None = None
     """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
+    least_deadline_ms: int = 0
+    """Unix milliseconds before which a new idle deadline is not: the store's clock may be slow for a while."""
     permanent: bool = False
     """Whether the session loses its idle deadline."""
     spec: bytes | None = None

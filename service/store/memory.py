@@ -237,7 +237,7 @@ class MemoryStore:
     def _begin(self, new: NewSession, created: MemorySession) -> None:
         self._sessions[new.session_id] = created
         if new.idle_ttl_ms is not None:
-            self._extend_deadline(new.session_id, created, new.idle_ttl_ms)
+            self._extend_deadline(new.session_id, created, self._latest + new.idle_ttl_ms / 1000)
         if new.answer is not None:
             digest, answer = new.answer
             self._remember(created, {ANSWER + digest: answer})
@@ -313,8 +313,7 @@ class MemoryStore:
             elif expires_at:
                 heapq.heappush(self._deadlines, (expires_at, session_id))
 
-    def _extend_deadline(self, session_id: str, session: MemorySession, idle_ttl_ms: int) -> None:
-        deadline = self._latest + idle_ttl_ms / 1000
+    def _extend_deadline(self, session_id: str, session: MemorySession, deadline: float) -> None:
         if session.expires_at is None or deadline < session.expires_at:
             heapq.heappush(self._deadlines, (deadline, session_id))
         session.expires_at = deadline
@@ -333,7 +332,8 @@ class MemoryStore:
         if written.permanent:
             session.expires_at = None
         if written.idle_ttl_ms is not None:
-            self._extend_deadline(commit.session_id, session, written.idle_ttl_ms)
+            deadline = max(self._latest + written.idle_ttl_ms / 1000, written.least_deadline_ms / 1000)
+            self._extend_deadline(commit.session_id, session, deadline)
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
         until = self._latest + self._window

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import ExpirySpec, Specification
 from service.sessions.act import Act
 from service.sessions.service import Sessions
@@ -141,6 +142,29 @@ async def act(sessions: Sessions, name: str) -> None:
     expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1)
     await sessions.create(name, Specification(learner=learner, expiry=expiry), None)
     await sessions.submit(name, Act(1, 10))
+
+
+@servers
+async def test_a_session_used_while_the_clock_was_slow_is_not_idle_once_it_is_right(
+    store: RedisStore, shifted: ShiftedServer
+) -> None:
+    """Neither one that was used before, nor one that was only created."""
+    sessions, spec = sessions_on(store), Specification(learner=Dexp3Spec(n_arms=2), idle_ttl_seconds=60)
+    for name in ("used", "new"):
+        await sessions.create(name, spec, None)
+    await sessions.submit("used", Act(1, 10))
+    shifted.shift(-600)
+    for _ in range(2):
+        for name in ("used", "new"):
+            await sessions.submit(name, Act(1, 10))
+    shifted.shift(0)
+    await store.ping()
+
+    for name in ("used", "new"):
+        snapshot = await store.load(name)
+        assert snapshot is not None
+        assert snapshot.expires_at is not None
+        assert snapshot.expires_at - time.time() == pytest.approx(60, abs=30)
 
 
 @servers

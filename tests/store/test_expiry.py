@@ -59,6 +59,24 @@ async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: St
     assert after == moved
 
 
+async def test_a_new_deadline_is_not_before_the_least_that_a_commit_names(store: Store) -> None:
+    """By the first commit of a worker, and by a later one, which Redis carries out another way."""
+    await store.create(new_session(idle_ttl_ms=60_000))
+    least = round(store.now() * 1000) + 600_000
+    for number in (1, 2):
+        each = commit(f"a-{number - 1}", f"a-{number}", idle_ttl_ms=60_000, least_deadline_ms=least + number)
+        assert await store.commit(each) == Committed()
+        snapshot = await store.load("s")
+        assert snapshot is not None
+        assert snapshot.expires_at == (least + number) / 1000
+    await store.commit(commit("a-2", "a-3", idle_ttl_ms=900_000, least_deadline_ms=least))
+    snapshot = await store.load("s")
+
+    assert snapshot is not None
+    assert snapshot.expires_at is not None
+    assert snapshot.expires_at - least / 1000 == pytest.approx(300, abs=20)
+
+
 async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> None:
     await store.create(new_session(idle_ttl_ms=400))
     before = await store.load("s")

@@ -251,8 +251,6 @@ ANNOUNCE = Script("announce", writes=True, retry=0.1)
 
 # -- Arguments and replies of the scripts as the contract's types.
 
-END_OF_TIME = 253_402_300_800
-"""Unix seconds of the first moment that no date can name."""
 _NOTHING = Written(version="", state=b"")
 """What a confirmation writes."""
 
@@ -287,7 +285,7 @@ def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, f
     return created, expires
 
 
-_PLAIN = struct.Struct(">dddHHHHH")
+_PLAIN = struct.Struct(">ddddHHHHH")
 MAX_PLAIN = 400
 """Event ids, records and groups of arms that a plain commit may have together."""
 ITEMS_AT_ONCE = 1000
@@ -330,7 +328,8 @@ def plain_call(
         names.append(key + RECORDS_KEY)
     records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
     ids, counts = [item for digest in events for item in (EVENT + digest, b"")], written.counts
-    sizes = _PLAIN.pack(idle, since, until, len(buckets), len(counts), len(ids), len(records), len(dropped))
+    times = (idle, written.least_deadline_ms, since, until)
+    sizes = _PLAIN.pack(*times, len(buckets), len(counts), len(ids), len(records), len(dropped))
     head = (commit.expected, commit.checksum, written.version, written.state, sizes)
     groups = [COUNTED + b"%d" % group for group in counts]
     beside = (*groups, *counts.values(), *ids, *records, *dropped, *(deadlines if idle else ()))
@@ -348,7 +347,12 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     lookups += [ANSWER + digest for digest in commit.lookups]
     idle = -1 if written.permanent else written.idle_ttl_ms or 0
     args += (commit.writer, commit.expected, written.version, commit.checksum, idle, b"".join(lookups))
-    args += (len(written.counts), *(COUNTED + b"%d" % group for group in written.counts), *written.counts.values())
+    args += (
+        written.least_deadline_ms,
+        len(written.counts),
+        *(COUNTED + b"%d" % group for group in written.counts),
+        *written.counts.values(),
+    )
 
     def write(command: str, key: int, items: Sequence[RedisArgument]) -> None:
         for at in range(0, len(items), ITEMS_AT_ONCE):
@@ -425,4 +429,4 @@ def _seconds(value: bytes | None, units: int) -> float | None:
         seconds = float(value or b"") / units
     except ValueError:
         return None
-    return seconds if 0 <= seconds < END_OF_TIME else None
+    return seconds if 0 <= seconds <= base.LAST_SECOND else None

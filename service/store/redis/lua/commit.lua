@@ -8,8 +8,9 @@
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
 --       6 checksum: the expected state's last bytes, or ''
 --       7 idle expiry from now, ms, 0 to leave it, or -1 for none
---       8 joined fields (kind byte and digest) to look up  9 number of fields with counts
---       10.. these fields, what is added to each, then what is written, in this order: command, number of the key,
+--       8 joined fields (kind byte and digest) to look up  9 the least idle deadline, ms
+--       10 number of fields with counts
+--       11.. these fields, what is added to each, then what is written, in this order: command, number of the key,
 --       or 0 for the present bucket, number of arguments, and these; the last: prelude.lua
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed: a snapshot where an earlier sending of this commit wrote it and others have
@@ -70,8 +71,8 @@ local commands = {
   ZADD = function(...) redis.call('ZADD', ...) end,
   ZREM = function(...) redis.call('ZREM', ...) end,
 }
-local groups, writes, remembers = tonumber(ARGV[9]), {}, false
-local at = 10 + 2 * groups
+local groups, writes, remembers = tonumber(ARGV[10]), {}, false
+local at = 11 + 2 * groups
 while at < #ARGV do
   local command, key, last = ARGV[at], KEYS[tonumber(ARGV[at + 1])] or keys[present], at + 2 + ARGV[at + 2]
   remembers = remembers or key == keys[present]
@@ -96,11 +97,11 @@ end
 
 -- Counts that somebody changed by hand, to what are no numbers, stay.
 local vectors = {}
-append_values(vectors, SESSION, 10, 9 + groups)
+append_values(vectors, SESSION, 11, 10 + groups)
 for i = 1, groups do
-  local is_sum, vector = pcall(sum, vectors[i], ARGV[9 + groups + i])
+  local is_sum, vector = pcall(sum, vectors[i], ARGV[10 + groups + i])
   if is_sum then
-    put(ARGV[9 + i], vector)
+    put(ARGV[10 + i], vector)
   end
 end
 
@@ -120,7 +121,7 @@ if remembers or extends then
     put('buckets', listed)
   end
 end
-local deadline = not permanent and (extends and now_ms + ARGV[7] or tonumber(stored[4] or nil)) or nil
+local deadline = not permanent and (extends and math.max(now_ms + ARGV[7], tonumber(ARGV[9])) or tonumber(stored[4] or nil)) or nil
 if extends and deadline then
   put('expires_at', integer(deadline))
 end

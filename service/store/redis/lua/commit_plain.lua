@@ -6,8 +6,8 @@
 -- KEYS  1 session  2.. its buckets, the present one first  then slots, log, segments, played; of all these without
 --       idle expiry only those that are read or written
 -- ARGV  1 expected version  2 the expected state's last bytes  3 new version  4 state
---       5 idle expiry from now, ms, or 0  from when and until when the list of buckets holds, ms; the number of
---         buckets, of fields with counts, of items of event ids (id, ''), of records (key, value), of dropped records
+--       5 idle expiry from now, ms, or 0, and the least deadline, ms  from when and until when the list of buckets
+--         holds, ms; the number of buckets, of fields with counts, of items of event ids (id, ''), of records (key, value), of dropped records
 --       6.. fields with counts, what is added to each, these items, dropped records, deadlines of buckets, ms
 -- OK     written
 -- OTHER  nothing was written
@@ -16,8 +16,9 @@
 -- first write and no later one.
 
 local time = redis.call('TIME')
-local idle, from, till, buckets, groups, events, records, dropped = struct.unpack('>dddHHHHH', ARGV[5])
+local idle, least, from, till, buckets, groups, events, records, dropped = struct.unpack('>ddddHHHHH', ARGV[5])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local deadline = math.max(now + idle, least)
 local stored = redis.call('HMGET', KEYS[1], 'version', 'state', unpack(ARGV, 6, 5 + groups))
 if stored[1] ~= ARGV[1] or string.sub(stored[2], #stored[2] - #ARGV[2] + 1) ~= ARGV[2] or now < from or now >= till then
   return { time[1], time[2], 'OTHER' }
@@ -55,11 +56,11 @@ if records > 0 and fails('HSET', slots, unpack(ARGV, at_records, at_dropped - 1)
   return { time[1], time[2], 'OTHER' }
 end
 if idle > 0 then
-  fields[#fields + 1], fields[#fields + 2] = 'expires_at', now + idle
+  fields[#fields + 1], fields[#fields + 2] = 'expires_at', deadline
 end
 redis.call('HSET', KEYS[1], unpack(fields))
 for i = 1, idle > 0 and #KEYS or 0 do
   local latest = i > 1 and ARGV[at_dropped + dropped + i - 2] or nil
-  redis.call('PEXPIREAT', KEYS[i], latest and math.min(latest, now + idle) or now + idle)
+  redis.call('PEXPIREAT', KEYS[i], latest and math.min(latest, deadline) or deadline)
 end
 return { time[1], time[2], 'OK' }
