@@ -10,8 +10,7 @@ from ..errors import FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.events import Eligibility, Events, Segment
-from ..models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
-from ..store.base import LAST_SECOND
+from ..models.specification import LAST_SECOND, SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
 
 # -- What answers have in common that are only described.
 
@@ -354,10 +353,11 @@ class SessionView(SessionSummary):
 
 
 class UnreadSession(Described):
-    """A session whose state the service can't read."""
+    """A session that the service can't read."""
 
     session_id: str
-    code: Literal["state_corrupt", "newer_schema"]
+    damaged: Literal[True] | None = Field(None, description="Somebody changed it by hand; DELETE works on it.")
+    code: Literal["newer_schema"] | None = Field(None, description="A newer version of the service wrote it.")
 
 
 class SessionList(Described):

@@ -319,11 +319,11 @@ def read(reader: Reader[T], answer: Any) -> T:
 
 
 def view_of(answer: Mapping[str, Any]) -> SessionView:
-    """Read a session's view or summary; of one that the service can't read it lists the id and the code alone."""
+    """Read a session's view or summary; of one that the service can't read it lists the id and why."""
     unread: dict[str, Any] = dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
     unread |= {"learner": {}, "version": ""}
     known = {each.name: answer[each.name] for each in fields(SessionView) if each.name in answer}
-    return SessionView(**(unread | known if "code" in answer else known), fields=answer)
+    return SessionView(**(unread | known if {"damaged", "code"} & answer.keys() else known), fields=answer)
 
 
 def settlement_of(answer: Mapping[str, Any], sent: int) -> Settlement:

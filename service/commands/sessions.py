@@ -87,7 +87,7 @@ def _summary(view: SessionView) -> tuple[object, ...]:
         *(view.session_id, learner.get("kind"), learner.get("n_arms") or learner.get("dim")),
         *(None if effective is None else round(effective, 1), view.slot, view.outstanding),
         None if last is None else last[:16].replace("T", " "),
-        fields.get("code") or ", ".join(hint["code"] for hint in fields.get("hints", ())),
+        fields.get("code") or ", ".join(hint["code"] for hint in fields.get("hints", [{"code": "damaged"}])),
     )
 
 

@@ -199,7 +199,7 @@ class CachedSession(NamedTuple):
             run, name = self.run, codec.rows_field(self.run.state.__class__)
             state = run.state if name is None else run.state._replace(**{name: rows})
             state = codec.replayed(state, rows or ()) if self.is_unread else state
-        except (CodecError, ValueError, IndexError) as error:
+        except (CodecError, ValueError, IndexError, OverflowError) as error:
             raise StateCorruptError from error
         run = replace(run, state=state, act_times=times, stored_rows=rows or ())
         if isinstance(run, SlotRun) and slots is not None:

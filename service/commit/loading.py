@@ -191,29 +191,3 @@ async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSe
     except (CodecError, ValueError) as error:
         raise StateCorruptError from error
     return base._replace(run=replace(run, segments=run.segments.read(read, oldest)))
-
-
-async def check_segments(cached: CachedSession, found: Mapping[bytes, tuple[int, bytes]]) -> None:
-    """Refuse segments that do not belong to a session.
-
-    Parameters
-    ----------
-    cached : the session, decoded
-    found : name to last slot and record, as an exported session has them
-
-    Raises
-    ------
-    StateCorruptError
-        where their number or a record is not the session's.
-    """
-    run, fair_yield = cached.run, FairYield()
-    if len(found) != (run.shared.kept if isinstance(run, SegmentRun) else 0):
-        raise StateCorruptError
-    try:
-        for name, (slot, record) in found.items():
-            name.decode()
-            if isinstance(run, SegmentRun) and decode_segment(name, record, run.arms).last_slot != slot:
-                raise StateCorruptError
-            await fair_yield()
-    except (CodecError, ValueError) as error:
-        raise StateCorruptError from error

@@ -13,7 +13,7 @@ from ..errors import FieldValueError
 from ..learners import REGISTRY
 from ..learners.base import InitialArm, Posted, Spec
 from ..learners.specs import MAX_COUNT, ArmsSpec, Finite, LabelText, NullIs, Whole
-from ..store.base import LAST_SECOND
+from ..store.base import LAST_SECOND as LAST_SECOND
 from .events import SegmentsSpec
 
 # -- Options of a session beside its learner, as clients post them.

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
-from ..engine.ledger import ActTimes
+from ..engine.ledger import PER_WINDOW, ActTimes
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..learners.base import IntArray, Rows
 from ..learners.segments import EXPERTS, Segment
-from ..store.base import PackedPart, PackedRecords
+from ..store.base import LAST_SECOND, PackedPart, PackedRecords
 from . import state as codec
 from .binary import CHECKSUM_BYTES, LENGTH, CodecError, body_of, dtype_below, foreign, record_of
 
@@ -137,6 +137,8 @@ def _tables() -> list[Any]:
 
 MOST_DIGITS = 18
 """No slot has a longer number; all of these are int64."""
+MOST_NUMBERS = 8
+"""Of a record, the arm's index among them."""
 CHECKSUMS, INTEGERS, FLOATS = np.dtype("<u4"), np.dtype("<i8"), np.dtype("<f8")
 
 
@@ -177,7 +179,8 @@ class SlotReader:
         """
         digits, body = keys - np.uint8(ord("0")), values[:, :-CHECKSUM_BYTES]
         numbers, rest = divmod(body.shape[1], INTEGERS.itemsize)
-        if not 0 < digits.shape[1] <= MOST_DIGITS or (digits > 9).any() or not numbers or rest:
+        fits = 0 < digits.shape[1] <= MOST_DIGITS and 0 < numbers <= MOST_NUMBERS and not rest
+        if not fits or (digits > 9).any() or not digits[:, 0].all():
             raise CodecError("not the record of an open slot")
         colons = np.full((len(keys), 1), ord(":"), np.uint8)
         found = checksums(np.concatenate([keys, colons, body], axis=1))
@@ -211,6 +214,8 @@ def _as(data: Any, dtype: np.dtype[Any]) -> Any:
 BUCKET, ROW, REMOVED = b"b", b"r", b"a"
 """First byte of the keys of buckets, of rows and of removed arms; those of open slots are digits."""
 _UNTIL = struct.Struct("<d")
+MAX_BUCKETS = PER_WINDOW + 4
+"""Most buckets of time that a session or a segment has: those of its window, and those that are still to expire."""
 
 
 class Records(NamedTuple):
@@ -314,10 +319,7 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
     if codec.rows_field(run.state.__class__) is None and not is_logged:
         return None
     count = len(records) if is_logged else len(codec.rows_of(run))
-    try:
-        return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
-    except KeyError as error:
-        raise CodecError("a row of the state is missing") from error
+    return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
 
 
 def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes | None]:
@@ -337,11 +339,15 @@ def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes
 
 def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: IntArray, size: int) -> ActTimes:
     """Read the buckets; arms removed since their last acts, which the session's state no longer has, become one."""
-    for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
-        numbers = np.frombuffer(records[key], "<i8")
+    if len(records) > MAX_BUCKETS:
+        raise CodecError("no session has so many buckets")
+    for bucket in sorted(int(key[len(BUCKET) :]) for key in records):
+        numbers = np.frombuffer(records[BUCKET + b"%d" % bucket], "<i8")
         arms, counts = np.split(numbers[1:], 2)
         if arms.size and not 0 <= arms.min() <= arms.max() < size:
             raise CodecError("acts of arms that the session never had")
+        if not 0 <= bucket * times.width <= LAST_SECOND:
+            raise CodecError("a bucket of no time that there is")
         places = live.searchsorted(arms) % live.size
         is_live = live[places] == arms
         acts = np.zeros(live.size + 1, dtype=np.int64)
@@ -349,7 +355,7 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: Int
         acts[0] = numbers[0] - acts.sum()
         if acts.min() < 0:
             raise CodecError("not the acts of a bucket")
-        times.acts[int(key[len(BUCKET) :])] = acts
+        times.acts[bucket] = acts
     return times
 
 
@@ -412,6 +418,8 @@ def decode_segment(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
     body = body_of(name, record)
     with foreign("a segment of this session"):
         form, *numbers, n_arms, n_acts, has_full, listed = _HEAD.unpack_from(body)
+        if n_arms > arms.size or n_acts > MAX_BUCKETS:
+            raise CodecError("a segment of more arms, or buckets, than the session has")
         at = _HEAD.size + n_acts * _BUCKET.size
         acts = tuple(_BUCKET.iter_unpack(body[_HEAD.size : at]))
         live: Sequence[int] = range(n_arms)

@@ -35,9 +35,10 @@ from ..engine.ledger import ArmLedger, Ledger
 from ..engine.run import Run
 from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
+from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
-from ..store.base import head_of
+from ..store.base import LAST_SECOND, head_of
 from .binary import BYTE, BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, checksum, dtype_below, foreign
 
 FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
@@ -46,11 +47,16 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS = 1, 2, 4
 """Flags of the head."""
-_LEDGER = attrgetter(
+_NAMES = (
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
     *("mean_loss", "last_act_at", "last_event_at"),
 )
+_LEDGER = attrgetter(*_NAMES)
 """The numbers of a ledger, in the order of its fields; of the last one the head has a flag."""
+MOST = 2**62
+"""Every count is below, also after the largest one that is imported, and all that a session may act then."""
+_COUNT, _TIME = (0, MOST), (0, LAST_SECOND)
+_RANGES = (*(_COUNT,) * 6, _TIME, _COUNT, _COUNT, (-2 * LARGEST_VALUE, 2 * LARGEST_VALUE), _TIME, _TIME)
 _START = struct.Struct("<BHBB")
 """Schema, length of the head, flags, number of rates."""
 _FACTS = 4 + 12
@@ -93,6 +99,9 @@ def read_shown(head: bytes, ledger_type: Any = Ledger) -> Shown:
     if schema not in SCHEMAS or length != len(head) or _half(head[: -_HALF.size]) != head[-_HALF.size :]:
         raise CodecError("not the head of a state")
     numbers = _head("d" * n_rates).unpack_from(head)
+    for name, (least, most), number in zip(_NAMES, _RANGES, numbers[4:_FACTS], strict=True):
+        if not least <= number <= most:
+            raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
     ledger = ledger_type(*numbers[4:_FACTS], equal_losses=bool(flags & EQUAL_LOSSES))
     effective, *rates = [None if number != number else number for number in numbers[_RATES - 1 :]]
     kept = numbers[_FACTS + 2] if flags & SEGMENTS else None

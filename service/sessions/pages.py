@@ -101,8 +101,10 @@ async def _text_of_state(reader: Reader, session_id: str) -> str | None:
         return COMPACT.encode(shown if effective is None else {**shown, "effective_arms": effective})
     except UnknownSessionError:
         return None
-    except (NewerSchemaError, StateCorruptError) as error:
+    except NewerSchemaError as error:
         return COMPACT.encode({"session_id": session_id, "code": error.code})
+    except (StateCorruptError, ValueError):  # Or its numbers are none that JSON has.
+        return COMPACT.encode({"session_id": session_id, "damaged": True})
 
 
 # -- What the store counts of the arms of a session.

@@ -14,16 +14,39 @@ import struct
 from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
+
+import numpy as np
 
 from ..commit.cache import CachedSession
-from ..commit.loading import check_segments, decoded, with_records
+from ..commit.loading import decoded, with_records
 from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
+from ..engine.arm_run import ArmRun, Arms
+from ..engine.ledger import ActTimes
+from ..engine.run import Run, SlotRun
+from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import InvalidRequestError, PayloadTooLargeError, StateCorruptError, UnknownSessionError
+from ..learners.maths import LARGEST_VALUE, LOWEST
+from ..learners.specs import MAX_COUNT, NOT_IN_LABELS
 from ..models import stored as stored_specification
+from ..models.events import MAX_SEGMENT_BYTES
 from ..serialization import state as codec
 from ..serialization import summary
-from ..store.base import DIGEST_BYTES, ArmCounts, NewSession, Snapshot, Store, WholeSession
+from ..serialization.binary import CodecError
+from ..serialization.records import decode_segment
+from ..store.base import (
+    DEFAULTED,
+    DIGEST_BYTES,
+    FEEDBACKS,
+    LAST_SECOND,
+    LOSSES,
+    ArmCounts,
+    NewSession,
+    Snapshot,
+    Store,
+    WholeSession,
+)
 from .views import Limits, Rights, check_id, label_bytes
 
 # -- What is restored of an exported session, where everything in it can be read.
@@ -54,24 +77,39 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
         raise InvalidRequestError.of("specification", "is not one that this version can read") from error
     spec = read.specification
     await run_in_thread_if_large(label_bytes(spec), limits.check, spec, rights)
-    try:
-        return await read_whole(whole)
-    except StateCorruptError as error:
-        raise InvalidRequestError.of("state", "is not one that this version can read") from error
+    return await read_whole(whole, checked=True)
 
 
-async def read_whole(whole: WholeSession) -> CachedSession:
-    """Decode all that a session goes on with.
+async def read_whole(whole: WholeSession, *, checked: bool) -> CachedSession:
+    """Decode all that a session goes on with; with ``checked`` its numbers are looked at too.
 
     Raises
     ------
-    StateCorruptError
-        where anything of it is not what this version writes.
+    InvalidRequestError
+        naming the part that is not what this version writes, or the field that no session comes to.
     """
-    cached = await decoded(whole.snapshot)
-    if cached.needs_records:
-        cached = await with_records(cached, whole.records)
-    await check_segments(cached, whole.segments)
+    part, fair_yield = "state", FairYield()
+    try:
+        cached = await decoded(whole.snapshot)
+        part, run = "records", cast("Any", cached.run)
+        if cached.needs_records:
+            run = (cached := await with_records(cached, whole.records)).run
+        part = "segments"
+        if len(whole.segments) != (run.shared.kept if isinstance(run, SegmentRun) else 0):
+            raise CodecError("are not as many as the session keeps")
+        for name, (slot, record) in whole.segments.items():
+            text, kept = name.decode(), decode_segment(name, record, run.arms)
+            if kept.last_slot != slot:
+                raise CodecError("a segment was played last in another slot")
+            if checked:
+                check_segment(run, text, kept)
+            await fair_yield()
+    except (StateCorruptError, CodecError, UnicodeDecodeError) as error:
+        because = error.__cause__ or error
+        told = f": {because}" if isinstance(because, CodecError) else ""
+        raise InvalidRequestError.of(part, f"is not what this version writes{told}") from error
+    if checked:
+        await run_in_thread_if_large(_size(whole), check_state, run, whole)
     return cached
 
 
@@ -92,6 +130,115 @@ def restored(
     state = codec.encode(run, min(schema, cached.schema), summary.effective_arms_of(run))
     about, whole = summary.encode_about(spec.chosen(), run), whole._replace(snapshot=snapshot._replace(state=state))
     return whole, NewSession(session_id, version, snapshot.spec, state, spec.idle_ttl_ms, about=about)
+
+
+# -- Which numbers an imported session may have: each field's range by its name, and what must agree with what.
+#
+# Checksums tell that bytes are as they were written, and anybody can make them. A number that no session comes to
+# may end it later, or what shows it: so all are looked at before any is stored.
+
+NEARLY = 1e-6
+"""Error of a sum that rounding may leave."""
+DEEPEST, SHALLOWEST = 1e60, 1e-170
+"""Bounds of a Tsallis learner's sums and multiplier in units of its scale, and of that: so it can be solved."""
+COUNT, SUM = (0, MAX_COUNT), (-1e150, 1e150)
+"""Of integers, and of other numbers, that have no name here."""
+_SHARES, _POSITIVE = "p p_open before pool pools drawn", "weights opened shown full"
+_DISTRIBUTIONS = frozenset(f"{_SHARES} {_POSITIVE}".split())
+_RANGES = (
+    ("total_delay delay_sum", (0, MAX_COUNT + 1)),  # They stop at 2^53.
+    ("time last_act_at last_event_at", (0, LAST_SECOND)),
+    ("mean mean_loss shift x", (-2 * LARGEST_VALUE, 2 * LARGEST_VALUE)),
+    (_SHARES, (0, 1 + NEARLY)),
+    (_POSITIVE, (SMALLEST := 1e-30, 1e100)),  # Floors are far above.
+    ("probability_floor", (SMALLEST, 1)),
+    ("scale scales mixture_units deviation_sum total total_open drift learning_rate loss_clip", (0, 1e125)),
+    ("variance_sum variance_max gradient_sum losses", (0, 1e285)),
+    ("log_weights", (LOWEST, 0)),
+    ("sums", (-1e115, 1e115)),
+    ("arm", (-1, MAX_COUNT)),
+)
+RANGES: Mapping[str, tuple[float, float]] = {name: each for names, each in _RANGES for name in names.split()}
+
+
+def check(part: str, named: Mapping[str, Any]) -> None:
+    """Refuse numbers out of range, alone or in an array or in rows, and distributions with another sum.
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the part of the document and the field.
+    """
+    for name, value in named.items():
+        for each in value if type(value) is tuple else (value,):
+            if not isinstance(each, (int, float, np.ndarray)) or not (array := np.asarray(each)).size:
+                continue
+            least, most = RANGES.get(name, SUM if array.dtype.kind == "f" else COUNT)
+            most = most if array.dtype.kind == "f" else min(most, MAX_COUNT + 1)
+            if not least <= array.min() <= array.max() <= most:
+                raise InvalidRequestError.of(f"{part}.{name}", f"must lie in [{least:g}, {most:g}]")
+            total = named.get("total_open" if name == "opened" else "total", 1.0)
+            agree(f"{part}.{name}", name not in _DISTRIBUTIONS or abs(array.sum(axis=-1) - total) <= NEARLY * total)
+            agree(f"{part}.{name}", name != "log_weights" or array.max() == 0)
+
+
+def agree(field: str, *fits: Any) -> None:
+    """Refuse a field of a document where something of it does not fit the rest."""
+    if not all(map(np.all, fits)):
+        raise InvalidRequestError.of(field, "does not fit the rest of the session")
+
+
+def check_segment(run: Run, name: str, kept: KeptSegment) -> None:
+    """Refuse a segment of a run by its name, its numbers, or the times of its acts."""
+    check("segments", kept._asdict())
+    check("segments", kept.segment._asdict())
+    agree("segments", len(name.encode()) <= MAX_SEGMENT_BYTES, NOT_IN_LABELS.isdisjoint(name))
+    times = (0 <= bucket * kept.width <= LAST_SECOND and 0 <= count <= MAX_COUNT for bucket, count in kept.acts)
+    agree("segments", all(times), math.isfinite(run.params.losses.posted(kept.mean_loss)))
+
+
+def check_state(run: Any, whole: WholeSession) -> None:
+    """Refuse a session with numbers that none comes to, or that do not belong together.
+
+    Parameters
+    ----------
+    run : decoded, with what stands beside its state
+    whole : as it is in the document
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the part, and mostly the field.
+    """
+    ledger, state, times = run.ledger, run.state, run.act_times or ActTimes(1.0)
+    for part in (run.shared, state) if isinstance(run, SegmentRun) else (state,):
+        check("state", part._asdict())
+    check("state", {each.name: getattr(ledger, each.name) for each in fields(ledger)})
+    agree("state.mean_loss", math.isfinite(run.params.losses.posted(ledger.mean_loss)))
+    arms = run.arms if isinstance(run, ArmRun) else Arms((), (), 0)
+    agree("state.arm", not arms.live or getattr(state, "arm", 0) < len(arms.live))
+    removed = arms.removed or {}
+    agree("records", all(0 <= each.until <= LAST_SECOND for each in removed.values()))
+    if hasattr(state, "lam"):
+        scale = np.asarray(state.scales if hasattr(state, "scales") else state.scale)
+        depth = np.maximum(abs(state.sums).max(axis=-1), abs(state.lam))
+        fits = (scale >= SHALLOWEST) & (depth <= DEEPEST * scale)
+        agree("state.sums", (scale == 0) | fits, state.p >= SMALLEST)
+    acts, n_records = times.acts.values(), len(run.stored_rows) + len(times.acts) + len(removed)
+    if isinstance(run, SlotRun):
+        slots, n_records = run.open_slots.stored, n_records + len(run.open_slots)
+        kept, waiting = np.sort(slots.records.ravel()), getattr(state, "waiting", None)
+        agree("records", kept <= 1 if waiting is None else np.array_equal(kept, np.flatnonzero(waiting)))
+        places = np.searchsorted(arms.live, slots.arms)
+        agree("records", np.array_equal(np.bincount(places, minlength=len(arms.live)), ledger.by_arm))
+        agree("records", kept >= 0, slots.numbers <= ledger.slot)
+    agree("records", max(times.acts, default=0) <= ledger.time // times.width, *(each >= 0 for each in acts))
+    agree("records", sum(each.sum(dtype=float) for each in acts) <= ledger.slot, len(whole.records) == n_records)
+    rows = np.array([(0.0,) * len(ArmCounts._fields), *whole.counts.values()])
+    learned = (rows[:, FEEDBACKS] + rows[:, DEFAULTED]) * (1 + NEARLY)
+    agree("counts", rows >= 0, rows <= MAX_COUNT, rows[:, LOSSES] <= learned)
+    agree("counts", max(whole.counts, default=-1) < arms.size)
+    agree("event_ids", all(0 <= until <= LAST_SECOND for until, _ in whole.events))
 
 
 # -- The document.
@@ -121,7 +268,10 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
     whole = await store.export(session_id)
     if whole is None:
         raise UnknownSessionError
-    await read_whole(whole)
+    try:
+        await read_whole(whole, checked=False)
+    except InvalidRequestError as error:
+        raise StateCorruptError from error
     document, size = await run_in_thread_if_large(_size(whole), _document, session_id, whole)
     if size > most_bytes:
         raise PayloadTooLargeError(f"An exported session may have {most_bytes} bytes")
@@ -192,24 +342,25 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
         raise InvalidRequestError.of("format", "the session was exported by a newer version of this service")
     if digest != await _digest(fields):
         raise InvalidRequestError.of("sha256", "the document was changed, or is not whole")
+    part, found = "state", list[Any]()
     try:
         spec = json.dumps(fields["specification"], separators=(",", ":")).encode()
-        snapshot = Snapshot(fields["version"], spec, await _joined(fields["state"]), fields["created_at"], None)
-        names = ("records", "counts", "event_ids", "segments")
-        blobs = [await _joined(fields.get(name, ()) if name == "segments" else fields[name]) for name in names]
-        size = sum(map(len, blobs))
-        found = await run_in_thread_if_large(size, _unpacked, *blobs)
+        snapshot = Snapshot(fields["version"], spec, await _joined(fields[part]), fields["created_at"], None)
+        unpackers = (("records", _unpack), ("counts", _unpack_counts), ("event_ids", _unpack_events))
+        for part, unpack in (*unpackers, ("segments", _unpack_segments)):
+            data = await _joined(fields.get(part, ()))
+            found.append(await run_in_thread_if_large(len(data), unpack, data))
         return fields["session_id"], WholeSession(snapshot, *found)
     except (KeyError, TypeError, ValueError, Error, struct.error) as error:
-        raise InvalidRequestError.of("format", "this is no exported session") from error
+        raise InvalidRequestError.of(part, "is not that of an exported session") from error
 
 
-def _unpacked(records: bytes, counts: bytes, events: bytes, segments: bytes) -> tuple[Any, Any, Any, Any]:
-    kept = {name: (_SLOT.unpack_from(data)[0], data[_SLOT.size :]) for name, data in _unpack(segments).items()}
-    rows = {arm: row for arm, *row in _COUNTS.iter_unpack(counts)}
-    if not all(math.isfinite(count) for row in rows.values() for count in row):
-        raise ValueError("not counts")
-    return _unpack(records), rows, _unpack_events(events), kept
+def _unpack_counts(data: bytes) -> dict[int, Sequence[float]]:
+    return {arm: row for arm, *row in _COUNTS.iter_unpack(data)}
+
+
+def _unpack_segments(data: bytes) -> dict[bytes, tuple[int, bytes]]:
+    return {name: (_SLOT.unpack_from(each)[0], each[_SLOT.size :]) for name, each in _unpack(data).items()}
 
 
 def _parts(data: bytes) -> list[dict[str, str]]:
@@ -253,7 +404,7 @@ def _unpack_events(data: bytes) -> list[tuple[float, list[bytes]]]:
         until, count = _EVENTS.unpack_from(data, at)
         at += _EVENTS.size
         end = at + count * DIGEST_BYTES
-        if end > len(data):
+        if end > len(data) or not count:
             raise ValueError("cut short")
         events.append((until, [data[place : place + DIGEST_BYTES] for place in range(at, end, DIGEST_BYTES)]))
         at = end

@@ -98,7 +98,7 @@ async def test_a_session_whose_state_begins_with_damage_is_listed_as_unreadable(
     other = await make_client(store)  # Which has none of them in its cache.
     damaged, sound = (await other.get("/v1/sessions")).json()["sessions"]
 
-    assert damaged == {"session_id": "s", "code": "state_corrupt"}
+    assert damaged == {"session_id": "s", "damaged": True}
     assert sound["slot"] == 3
 
 

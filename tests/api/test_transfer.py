@@ -1,6 +1,5 @@
 """Export and import: a session goes on elsewhere as it would have here, or is refused whole, as what is newer."""
 
-import hashlib
 import json
 import random
 import struct
@@ -18,6 +17,7 @@ from service.sessions.expiry_sweeper import Sweeper
 from service.settings import SecretText
 from service.store.base import Commit, Committed, Written
 from service.store.memory import MemoryStore
+from tests.support.changed_documents import sealed
 from tests.support.clock import Clock
 from tests.support.sessions import sessions_on
 
@@ -49,13 +49,6 @@ async def start(client, **fields):
     assert answer.status_code == 201, answer.text
     await use(client, 20, 1)
     await client.patch(f"{PATH}/arms", json={"remove": ["b"], "add": ["x"]})
-
-
-def sealed(document):
-    """A document with the digest of what is in it."""
-    fields = {name: value for name, value in document.items() if name != "sha256"}
-    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    return fields | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()}
 
 
 async def exported(client):

@@ -347,12 +347,8 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     lookups += [ANSWER + digest for digest in commit.lookups]
     idle = -1 if written.permanent else written.idle_ttl_ms or 0
     args += (commit.writer, commit.expected, written.version, commit.checksum, idle, b"".join(lookups))
-    args += (
-        written.least_deadline_ms,
-        len(written.counts),
-        *(COUNTED + b"%d" % group for group in written.counts),
-        *written.counts.values(),
-    )
+    groups = [COUNTED + b"%d" % group for group in written.counts]
+    args += (written.least_deadline_ms, len(groups), *groups, *written.counts.values())
 
     def write(command: str, key: int, items: Sequence[RedisArgument]) -> None:
         for at in range(0, len(items), ITEMS_AT_ONCE):
