@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loadtest.study.catalogue import LIBRARIES, STALLS, shortened
-from loadtest.study.learners import ENTRIES, SIXTH, Entry
+from loadtest.study.learners import ENTRIES, Entry
 from loadtest.study.players import Mask, Player, Turn, rounds
 from loadtest.study.worlds import NEVER, Drawn, Weariness, World, kind_of
 from service.learners.base import FloatArray, IntArray
@@ -245,11 +245,11 @@ def cells_of(groups: Mapping[str, Sequence[World]], size: Size, entries: Sequenc
         if entry.plays(group, world)
     ]
     order = {entry.key: place for place, entry in enumerate(entries)}
-    late = order[SIXTH] if SIXTH in order else len(entries)
+    late = next((place for place, entry in enumerate(entries) if entry.alone), len(entries))
 
     def turn(cell: Cell) -> tuple[bool, bool, bool, int]:
         place = order[cell.entry.key]
-        return place > late and cell.group != LIBRARIES, cell.world.few, cell.group == STALLS, place
+        return place >= late and cell.group != LIBRARIES, cell.world.few, cell.group == STALLS, place
 
     return sorted(found, key=turn)
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from loadtest.errors import LoadTestError
-from loadtest.study.catalogue import CHANGES, CLICKS, FULL, LIBRARIES, STALLS, WEARY
+from loadtest.study.catalogue import CHANGES, FULL, LIBRARIES, STALLS, WEARY
 from loadtest.study.peers import MabWiser, PeerPlayer, Policy, Vowpal, river_greedy, river_thompson, river_ucb
 from loadtest.study.players import AnytimeDexp3, Player, ServicePlayer, Thompson, Uniform
 from loadtest.study.tsallis import CentredTsallis, MultiscaleTsallis
@@ -82,10 +82,6 @@ def _for_comparison(group: str, world: World) -> bool:
     return plain and group in {FULL, CHANGES} and world.arms <= BASELINES_UP_TO
 
 
-def _where_few(group: str, world: World) -> bool:
-    return not world.few and group in {CLICKS, STALLS, FULL, CHANGES} and not world.visitors
-
-
 def _beside_ours(group: str, _world: World) -> bool:
     return group == LIBRARIES
 
@@ -94,7 +90,7 @@ def _weary_only(group: str, _world: World) -> bool:
     return group == WEARY
 
 
-MULTISCALE, SIXTH = "multiscale_tsallis", "sixth"
+MULTISCALE = "multiscale_tsallis"
 ENTRIES = (
     Entry("uniform", "uniform play", lambda drawn: Uniform(drawn.runs, drawn.world.arms), _weary_only),
     Entry(MULTISCALE, "multiscale Tsallis", _ours(MultiscaleTsallis, provisional=True), _everywhere),
@@ -103,12 +99,6 @@ ENTRIES = (
     Entry("dexp3", "DEXP3, anytime", _ours(AnytimeDexp3), _over_all_arms),
     Entry("thompson", "Thompson", _thompson(provisional=False), _everywhere),
     Entry("thompson_provisional", "Thompson, provisional", _thompson(provisional=True), _on_clicks),
-    Entry(
-        SIXTH,
-        "multiscale Tsallis with a sixth expert",
-        _ours(MultiscaleTsallis, provisional=True, sixth=True),
-        _where_few,
-    ),
     Entry("dexp3_theorem", "DEXP3, theorem", _service("dexp3"), _for_comparison, alone=True),
     Entry("exp3", "EXP3", _service("exp3"), _for_comparison, alone=True),
     Entry("exp3_current", "EXP3 with current p", _service("exp3_current"), _for_comparison, alone=True),

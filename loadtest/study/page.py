@@ -13,7 +13,7 @@ import numpy as np
 from loadtest.figures import panels_in
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, worlds
 from loadtest.study.cells import save
-from loadtest.study.learners import ENTRIES, MULTISCALE, SIXTH
+from loadtest.study.learners import ENTRIES, MULTISCALE
 from loadtest.study.tables import MAIN, NAMES, STALLED, SURE, World, by_world, markdown, of_group, tables
 
 PRINT_DPI = 300
@@ -24,8 +24,8 @@ TITLE_WIDTH = 24
 """Letters in a line above a narrow panel."""
 GROWTH_WORLDS = ("10 arms, gap .2, delay 50", "10 arms, .6 and .4, moved every 2,000")
 COLOURS = {MULTISCALE: "#d55e00", "multiscale_waiting": "#e69f00", "centred_tsallis": "#009e73"}
-COLOURS |= {"dexp3": "#0072b2", "thompson": "#4d4d4d", "thompson_provisional": "#999999", SIXTH: "#cc79a7"}
-MARKERS = dict(zip(COLOURS, "oDsv^<P", strict=True))
+COLOURS |= {"dexp3": "#0072b2", "thompson": "#4d4d4d", "thompson_provisional": "#999999"}
+MARKERS = dict(zip(COLOURS, "oDsv^<", strict=True))
 CLICK_LEARNERS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "thompson", "thompson_provisional")
 
 
@@ -96,7 +96,7 @@ def _draw_growth(panels: Sequence[Any], worlds: Sequence[World]) -> None:
 def _draw_stalls(panels: Sequence[Any], worlds: Sequence[World]) -> None:
     """Draw, for each world, the share of runs whose regret is at least so much of uniform play's."""
     for axes, world in zip(panels, worlds, strict=True):
-        for learner in (MULTISCALE, SIXTH, "centred_tsallis", "thompson"):
+        for learner in (MULTISCALE, "centred_tsallis", "thompson"):
             if learner in world.cells:
                 ratios = np.sort(100 * world.regret(learner) / world.uniform())
                 shares = 100 * (1 - np.arange(len(ratios)) / len(ratios))

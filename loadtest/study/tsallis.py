@@ -7,13 +7,26 @@ import numpy as np
 from loadtest.study.players import Mask, Player, Turn
 from service.learners.base import FloatArray, IntArray, draw
 from service.learners.maths import add_arms, remove_arms
-from service.learners.multiscale_state import DELAYED, LARGEST_RISE, MEMORY, MIXTURE_SHARE, SHARE
+from service.learners.multiscale_state import (
+    DELAYED,
+    EXPERTS,
+    LARGEST_RISE,
+    MEAN_MEMORY,
+    MEMORY,
+    MIXTURE_SHARE,
+    SHARE,
+)
 from service.learners.multiscale_tsallis import (
+    COSTS,
     FLOOR_SHARE,
     LARGEST_CORRECTION,
     LARGEST_FALL,
+    MEMORY_OF,
     POOL_CAP,
+    PRIOR,
     PROVISIONAL_POOL_CAP,
+    SHARPNESS,
+    TAIL,
 )
 from service.learners.tsallis import solve_rows
 
@@ -62,8 +75,10 @@ class Moments:
 class Sums:
     """Sums, scales and distributions of several experts, shape (runs, experts, arms) or (runs, experts)."""
 
-    def __init__(self, runs: int, arms: int, memory: FloatArray, share: FloatArray) -> None:
-        self.keep, self.memory, self.share = 1 - 1 / memory, memory, share
+    def __init__(
+        self, runs: int, arms: int, memory: FloatArray, share: FloatArray, costs: FloatArray | float = 0.0
+    ) -> None:
+        self.keep, self.memory, self.share, self.costs = 1 - 1 / memory, memory, share, costs
         shape = runs, len(memory), arms
         self.sums, self.p = np.zeros(shape), np.full(shape, 1 / arms)
         self.scale, self.lam = np.zeros(shape[:2]), np.zeros(shape[:2])
@@ -85,9 +100,11 @@ class Sums:
             positive = np.where(live, scale, 1.0)
             before = np.where(self.scale > 0, self.scale, 1.0)
             guess = np.where(self.scale > 0, (self.lam * self.keep - least) * (positive / before), -positive)
-            lam, x = solve_rows(self.sums, positive, guess)
+            asked = self.sums + positive[..., None] * self.costs
+            asked -= asked.min(axis=-1, keepdims=True)
+            lam, x = solve_rows(asked, positive, guess)
             floor = self.floor(t)
-            raised = np.minimum(self.sums, (lam + positive / np.sqrt(floor))[..., None])
+            raised = self.sums + (np.minimum(asked, (lam + positive / np.sqrt(floor))[..., None]) - asked)
             x = np.maximum(x, floor[:, None])
             x /= x.sum(axis=-1, keepdims=True)
             self.lam = np.where(live, lam, self.lam)
@@ -128,54 +145,50 @@ def changed(p: FloatArray, removed: IntArray | None, added: int) -> FloatArray:
     return add_arms(p, added) if added else p
 
 
-class ByArm:
-    """The sixth expert: x_k = exp(-N_k kl(r_k, max r)), r the mean reward of an arm on the range of losses seen."""
+class Means:
+    """The experts of means: N and L of both memories, shape (runs, 2, arms)."""
 
     def __init__(self, runs: int, arms: int) -> None:
-        self.count, self.total = np.zeros((2, runs, arms))
-        self.low, self.high = np.full(runs, np.inf), np.full(runs, -np.inf)
+        self.count, self.total = np.zeros((2, runs, MEAN_MEMORY.size, arms))
 
-    def learn(self, runs: IntArray, arms: IntArray, losses: FloatArray, count: int = 1) -> None:
-        """Count losses; with ``count`` 0 they correct the total alone."""
-        self.count[runs, arms] += count
-        self.total[runs, arms] += losses
+    def open(self) -> None:
+        """Open a slot."""
+        for part in (self.count, self.total):
+            part *= (1 - 1 / MEAN_MEMORY)[:, None]
 
-    def seen(self, runs: IntArray, losses: FloatArray) -> None:
-        """Widen the range."""
-        self.low[runs] = np.minimum(self.low[runs], losses)
-        self.high[runs] = np.maximum(self.high[runs], losses)
+    def learn(self, runs: IntArray, arms: IntArray, losses: FloatArray) -> None:
+        """Count losses."""
+        self.count[runs, :, arms] += 1
+        self.total[runs, :, arms] += losses[:, None]
 
-    def distribution(self, t: int, eligible: Mask | None) -> FloatArray:
-        """Return the expert's distribution, shape (runs, arms)."""
-        width = np.where(self.high > self.low, self.high - self.low, 1.0)[:, None]
-        low = np.where(np.isfinite(self.low), self.low, 0.0)[:, None]
-        known = self.count > 0
-        mean = np.where(known, self.total / np.maximum(self.count, 1), low)
-        reward = np.clip(1 - (mean - low) / width, 0.0, 1.0)
-        best = np.where(known, reward, 0.0).max(axis=1, keepdims=True)
-        floor = FLOOR_SHARE / np.sqrt(t) / self.count.shape[1]
-        x = np.maximum(np.exp(-self.count * _kl(reward, best)), floor)
-        x = np.where(known, x, 1.0)
-        x = x if eligible is None else np.where(eligible, x, 0.0)
-        shares: FloatArray = x / x.sum(axis=1, keepdims=True)
+    def correct(self, runs: IntArray, arms: IntArray, change: FloatArray) -> None:
+        """Change losses that were counted."""
+        self.total[runs, :, arms] += np.minimum(self.count[runs, :, arms], 1.0) * change[:, None]
+
+    def distribution(self, t: int, variance: FloatArray, largest: FloatArray, eligible: Mask | None) -> FloatArray:
+        """Return the experts' distributions, shape (runs, 3, arms); uniform where the variance is 0."""
+        arms, live = self.count.shape[-1], (variance > 0)[:, None, None]
+        among = np.ones((1, 1, arms), dtype=bool) if eligible is None else eligible[:, None, :]
+        v = np.where(live, variance[:, None, None], 1.0)
+        prior = PRIOR * np.where(live, largest[:, None, None], 1.0) / v
+        seen = np.maximum(self.count.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
+        mean = (self.total + prior * self.total.sum(axis=-1, keepdims=True) / seen) / (self.count + prior)
+        mean, error = np.where(among, mean, np.inf), v / (self.count + prior)
+        best = mean.argmin(axis=-1)[..., None]
+        gap = mean - np.take_along_axis(mean, best, axis=-1)
+        z = (gap / np.sqrt(error + np.take_along_axis(error, best, axis=-1)))[:, MEMORY_OF] * SHARPNESS
+        x = np.exp(-z * (TAIL[0] + TAIL[1] * z))
+        floor = FLOOR_SHARE / np.sqrt(np.minimum(t, MEAN_MEMORY[MEMORY_OF]))[:, None] / arms
+        x = np.where(among, np.where(live, np.maximum(x / x.sum(axis=-1, keepdims=True), floor), 1.0), 0.0)
+        shares: FloatArray = x / x.sum(axis=-1, keepdims=True)
         return shares
 
     def change(self, removed: IntArray | None, added: int) -> None:
         """Remove and add arms."""
         for name in ("count", "total"):
             part = getattr(self, name)
-            part = part if removed is None else np.delete(part, removed, axis=1)
-            setattr(self, name, np.concatenate([part, np.zeros((len(part), added))], axis=1))
-
-
-def _kl(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the Kullback-Leibler divergence between Bernoulli distributions of these means."""
-    tiny = 1e-12
-    clipped = np.clip(other, tiny, 1 - tiny)
-    first = one * np.log(np.maximum(one, tiny) / clipped)
-    second = (1 - one) * np.log(np.maximum(1 - one, tiny) / (1 - clipped))
-    divergence: FloatArray = np.maximum(first + second, 0.0)
-    return divergence
+            part = part if removed is None else np.delete(part, removed, axis=-1)
+            setattr(self, name, np.concatenate([part, np.zeros((*part.shape[:-1], added))], axis=-1))
 
 
 class MultiscaleTsallis(Player):
@@ -185,20 +198,16 @@ class MultiscaleTsallis(Player):
     ----------
     default : the loss of a missing event; None with full feedback
     provisional : whether it is learned at the act
-    sixth : whether a sixth expert, ``ByArm``, is among those mixed
     """
 
-    def __init__(
-        self, runs: int, arms: int, default: float | None, *, provisional: bool = False, sixth: bool = False
-    ) -> None:
+    def __init__(self, runs: int, arms: int, default: float | None, *, provisional: bool = False) -> None:
         super().__init__(default)
         self._provisional = provisional and default is not None
         self._cap = PROVISIONAL_POOL_CAP if self._provisional else POOL_CAP
         self._experts = Sums(runs, arms, MEMORY, SHARE)
-        size = len(MEMORY) + sixth
-        self._mixture = Sums(runs, size, np.array([np.inf]), np.array([MIXTURE_SHARE]))
-        self._sixth = ByArm(runs, arms) if sixth else None
-        self._pools, self._pool = np.full((runs, size, arms), 1 / arms), np.full((runs, arms), 1 / arms)
+        self._mixture = Sums(runs, EXPERTS, np.array([np.inf]), np.array([MIXTURE_SHARE]), np.array(COSTS))
+        self._means = Means(runs, arms)
+        self._pools, self._pool = np.full((runs, EXPERTS, arms), 1 / arms), np.full((runs, arms), 1 / arms)
         self._moments, self._t, self._all = Moments(runs), 0, np.arange(runs)
 
     def _squares(self, t: int) -> tuple[FloatArray, FloatArray]:
@@ -216,9 +225,10 @@ class MultiscaleTsallis(Player):
         self._experts.open(self._t, squares)
         self._mixture.open(self._t, mixture_squares)
         over = self._experts.p if turn.eligible is None else self._experts.over(self._t, turn.eligible)
-        if self._sixth is not None:
-            last = self._sixth.distribution(self._t, turn.eligible)
-            over = np.concatenate([over, last[:, None, :]], axis=1)
+        self._means.open()
+        variance = np.where(self._moments.events > 0, self._moments.squares(self._t)[0], 0.0)
+        means = self._means.distribution(self._t, variance, self._moments.square_max, turn.eligible)
+        over = np.concatenate([means, over], axis=1)
         p = np.add.reduce(self._mixture.p[:, 0, :, None] * over, axis=1)
         weight = np.minimum(turn.outstanding, self._cap)[:, None]
         self._pool = (self._pool * weight + p) / (weight + 1)
@@ -230,10 +240,8 @@ class MultiscaleTsallis(Player):
 
     def _learn(self, runs: IntArray, arms: IntArray, losses: FloatArray) -> None:
         self._step(runs, arms, losses - self._moments.shift[runs], LARGEST_FALL)
+        self._means.learn(runs, arms, losses)
         self._moments.learn(runs, losses)
-        if self._sixth is not None:
-            self._sixth.learn(runs, arms, losses)
-            self._sixth.seen(runs, losses)
 
     def _step(self, runs: IntArray, arms: IntArray, deviation: FloatArray, fall: float) -> None:
         pool = self._pool[runs, arms]
@@ -248,10 +256,8 @@ class MultiscaleTsallis(Player):
             self._learn(runs, arms, losses)
             return
         self._step(runs, arms, losses - self.default, LARGEST_CORRECTION)
+        self._means.correct(runs, arms, losses - self.default)
         self._moments.correct(runs, losses, self.default)
-        if self._sixth is not None:
-            self._sixth.learn(runs, arms, losses - self.default, 0)
-            self._sixth.seen(runs, losses)
 
     def expire(self, runs: IntArray, arms: IntArray, slots: IntArray) -> None:
         if not self._provisional:
@@ -260,8 +266,7 @@ class MultiscaleTsallis(Player):
     def _change(self, removed: IntArray | None, added: int) -> None:
         self._experts.change(self._squares(self._t + 1)[0], removed, added)
         self._pools, self._pool = (changed(part, removed, added) for part in (self._pools, self._pool))
-        if self._sixth is not None:
-            self._sixth.change(removed, added)
+        self._means.change(removed, added)
 
 
 class CentredTsallis(Player):

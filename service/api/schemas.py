@@ -158,6 +158,9 @@ class ArmRow(Described):
     label: str | None = None
     paused: bool
     probability: float
+    best_chance: float | None = None
+    """About the chance that the arm is the best, by its mean; null before two losses differ. Of
+    `multiscale_tsallis` alone, and left out if ``segment`` is given."""
     acts: int | None = None
     """These counts cover all segments; left out if ``segment`` is given."""
     outstanding: int | None = None
@@ -279,7 +282,16 @@ class History(Described):
 class Hint(Described):
     """Why a session may not learn."""
 
-    code: Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "growing_outstanding"]
+    code: Literal[
+        "no_feedback",
+        "first_window",
+        "equal_losses",
+        "mostly_surplus",
+        "growing_outstanding",
+        "answered_too_often",
+        "few_events",
+        "rewards_rare_and_bad",
+    ]
     message: str
 
 

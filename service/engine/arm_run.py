@@ -375,7 +375,7 @@ class ArmRun(BaseRun):
         None of the arms is removed; losses are on the learner's scale.
         """
         positions = [self.arms.positions[arm] for arm in arms]
-        self.ledger.settle_all(positions, losses)
+        self.ledger.settle_all(positions, losses, self.params.expiry)
         self.state = self.learner.settle_all(self.state, positions, losses)
 
     def delays(self, arms: Sequence[int]) -> Sequence[float]:
@@ -408,7 +408,7 @@ class ArmRun(BaseRun):
         """
         self.ledger.expire_of(position, count)
         if loss is None:
-            self.state = self.learner.give_up(self.state, count)
+            self.state = self.learner.expire(self.state, count)
         else:
             self.ledger.learn(loss, count)
             self.state = self.learner.settle(self.state, position, loss, count)

@@ -12,6 +12,9 @@ import numpy as np
 from ..learners.base import FloatArray, InitialArm, IntArray, Spec
 from ..learners.maths import LARGEST_VALUE
 
+MOST_TELLING, MOST_BESIDE = 2**32 - 1, 255
+"""Up to which ``telling``, and ``above`` and ``below``, are counted: a state has few bytes for them."""
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -47,6 +50,12 @@ class Ledger:
     """Unix seconds of the last act, 0 before the first."""
     last_event_at: float = 0.0
     """Unix seconds of the last event that settled a decision, 0 before the first."""
+    telling: int = 0
+    """Events with another loss than the default of the time, or without a default; and acts known at the start."""
+    above: int = 0
+    """Events with a loss above the default of the time. No hint asks for more of these than are counted."""
+    below: int = 0
+    """Events with a loss below it."""
     equal_losses: bool = True
     """Whether all losses were alike."""
 
@@ -86,11 +95,11 @@ class ArmLedger(Ledger):
     """Outstanding decisions of each live arm, shape (arms,)."""
 
     @classmethod
-    def of(cls, n_arms: int) -> ArmLedger:
-        """Start at 0, with ``n_arms`` arms."""
-        return cls(by_arm=np.zeros(n_arms, dtype=np.int64))
+    def of(cls, n_arms: int, known: int = 0) -> ArmLedger:
+        """Start at 0, with ``n_arms`` arms, and ``known`` acts."""
+        return cls(telling=min(known, MOST_TELLING), by_arm=np.zeros(n_arms, dtype=np.int64))
 
-    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float], expiry: Expiry | None) -> None:
         """Count events of outstanding decisions, in order: their arms, and losses on the learner's scale.
 
         That is ``settle`` and ``learn`` of one after the other, in half the time.
@@ -103,9 +112,14 @@ class ArmLedger(Ledger):
         else:
             np.subtract.at(self.by_arm, arms, 1)
         mean, equal = self.mean_loss, self.equal_losses
+        default, above, below = None if expiry is None else expiry.loss, 0, 0
         for count, loss in enumerate(losses, self.losses + 1):
             equal = equal and (count == 1 or loss == mean)
             mean += (loss - mean) * (1 / count)
+            if default is not None and loss != default:
+                above, below = above + (loss > default), below + (loss < default)
+        self.telling = min(self.telling + (len(losses) if default is None else above + below), MOST_TELLING)
+        self.above, self.below = min(self.above + above, MOST_BESIDE), min(self.below + below, MOST_BESIDE)
         self.losses, self.mean_loss, self.equal_losses = self.losses + len(losses), mean, equal
 
     def void_of(self, arm: int) -> None:

@@ -105,7 +105,7 @@ class ProvisionalRun(ArmRun):
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
         positions = [self.arms.positions[arm] for arm in arms]
-        self.ledger.settle_all(positions, losses)
+        self.ledger.settle_all(positions, losses, self.params.expiry)
         self.state = self.learner.correct_all(self.state, positions, losses, self.default)
 
     def void(self, event: ArmFeedback) -> None:
@@ -181,7 +181,7 @@ class SlotRun(ArmRun):
 
     def settle(self, event: ArmFeedback) -> None:
         position, record = self.arms.positions[event.arm], self.open_slots.close(event.slot).record
-        self.ledger.settle_all((position,), (event.loss,))
+        self.ledger.settle_all((position,), (event.loss,), self.params.expiry)
         self.state = self.learner.settle(self.state, position, event.loss, record=record)
 
     def void(self, event: ArmFeedback) -> None:
@@ -243,7 +243,10 @@ def start_run(params: Params) -> Run:
         raise TypeError(f"{learner!r} is neither over arms nor over points")
     if params.initial:
         state = learner.warmed(state, params.initial)
-    ledger, arms = ArmLedger.of(learner.n_arms), Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
+    ledger, arms = (
+        ArmLedger.of(learner.n_arms, sum(arm.acts for arm in params.initial)),
+        Arms.of(learner.n_arms, getattr(params.learner, "arms", None)),
+    )
     if isinstance(learner, SlotLearner):
         return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())
     if params.max_segments:

@@ -95,7 +95,7 @@ class KeptSegment(NamedTuple):
         expired = kept.outstanding - min(kept.outstanding, sum(count for _, count in left))
         if len(left) == len(kept.acts) and not expired:
             return kept
-        segment = rule.given_up(kept.segment, expired)
+        segment = rule.given_up(kept.segment, expired, dropped=expiry.loss is None)
         kept = kept._replace(segment=segment, outstanding=kept.outstanding - expired, acts=tuple(left))
         return kept if expiry.loss is None or not expired else kept.learned(expiry.loss, expired)
 
@@ -294,7 +294,7 @@ class SegmentRun(ArmRun):
 
     def settle(self, event: ArmFeedback) -> None:
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
-        self.ledger.settle_all((position,), (event.loss,))
+        self.ledger.settle_all((position,), (event.loss,), self.params.expiry)
         if default is None:
             moment = self.layer.settle(self._moment(kept), position, event.loss)
         else:
@@ -327,7 +327,7 @@ class SegmentRun(ArmRun):
         """
         self.ledger.expire_of(position, count)
         if loss is None:
-            self.state = self.learner.give_up(self.state, count)
+            self.state = self.learner.expire(self.state, count)
         else:
             self.ledger.learn(loss, count)
 

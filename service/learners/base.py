@@ -379,12 +379,16 @@ class ArmLearner(Learner[S]):
         """Return the state after ``count`` outstanding decisions, of whichever arms, expired or lost their arm."""
         return state
 
+    def expire(self, state: S, count: int) -> S:
+        """Return the state after ``count`` outstanding decisions were taken back, or expired without a loss."""
+        return self.give_up(state, count)
+
     def void(self, state: S, arm: Any) -> S:  # noqa: ARG002 - for learners that learn at the act
         """Return the state after an outstanding decision of an arm was taken back, because it was never shown.
 
         The position is an int, or an int array over the leading axes.
         """
-        return self.give_up(state, 1)
+        return self.expire(state, 1)
 
     @abstractmethod
     def remove_arms(self, state: S, positions: IntArray) -> S:
@@ -400,6 +404,9 @@ class ArmLearner(Learner[S]):
 
 class PooledLearner(ArmLearner[S]):
     """A learner over arms that divides a loss by the mean probability of its arm over outstanding decisions."""
+
+    counts_dropped: ClassVar = False
+    """Whether decisions of which no loss will ever be known leave its scales; its state then counts them."""
 
     @abstractmethod
     def settle(self, state: S, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> S:
@@ -423,8 +430,8 @@ class ProvisionalLearner(PooledLearner[S]):
         return self.settle(state, arm, default)
 
     @abstractmethod
-    def correct(self, state: S, arm: Any, loss: Any, default: float, divisor: float | None = None) -> S:
-        """Return the state after a decision's ``loss`` has replaced the ``default`` that it was charged with.
+    def correct(self, state: S, arm: Any, loss: Any, before: float, divisor: float | None = None) -> S:
+        """Return the state after a decision's ``loss`` has replaced one ``before``: the default, as it was charged.
 
         Both are on the learner's scale; the others are as for ``settle``.
         """

@@ -28,7 +28,7 @@ LARGEST_FALL, LARGEST_RISE = 0.25, 0.5
 
 
 class CentredTsallisSpec(ArmsSpec):
-    """Centred Tsallis: arm known, slot unknown; nothing to tune. The first expert of `multiscale_tsallis`.
+    """Centred Tsallis: arm known, slot unknown; nothing to tune. Faster than `multiscale_tsallis`.
 
     It has no proof of sublinear regret for unlabelled feedback; DEXP3 at the theorem's rates has one.
     """

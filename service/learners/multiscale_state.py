@@ -11,52 +11,61 @@ import numpy as np
 from .base import FixedArray, FloatArray
 from .tsallis import column
 
-MEMORY = np.array([math.inf, math.inf, 4000.0, 1000.0, math.inf])
-"""h of each expert: slots after which a loss counts for about a third."""
-DELAYED = 1
-"""The expert whose scale delays raise: its g is 1, that of the others 0."""
-SHARE = np.array([1.0, 1.0, 1.0, 1.0, 0.5])
-"""c of each expert: its scale as a share of the first expert's."""
+MEAN_MEMORY = np.array([math.inf, 2000.0])
+"""h of the arms' means: slots after which a loss counts for about a third."""
+MEANS = 3
+"""Experts that look at means of arms; those behind them are Tsallis learners on sums."""
+MEMORY = np.array([math.inf, 4000.0, 1000.0, math.inf])
+"""h of each Tsallis expert."""
+SUMS = MEMORY.size
+SUMMED, COUNTS, TOTALS = slice(0, SUMS), slice(SUMS, SUMS + 2), slice(SUMS + 2, SUMS + 4)
+"""Rows of ``State.sums``: S, N and L."""
+DELAYED = 3
+"""The Tsallis expert whose scale delays raise: its g is 1, that of the others 0."""
+SHARE = np.array([0.5, 1.0, 1.0, 1.0])
+"""c of each Tsallis expert: its scale as a share of sqrt(s v)."""
 _MEMORY, _SHARE = MEMORY.tolist(), SHARE.tolist()
-EXPERTS = SHARE.size
-MIXTURE_SHARE = 0.5
-"""The mixture's scale as a share of the first expert's."""
+EXPERTS = MEANS + SUMS
+MIXTURE_SHARE = 0.35
+"""The mixture's scale as a share of sqrt(s v)."""
 LARGEST_RISE = 0.5
 """Bound on one event's rise of a sum, in units of scale/sqrt(p)."""
 
 
 class State(NamedTuple):
-    """In arrays over arms the experts' axis is the last but one, in the others it is the last.
+    """In arrays over arms the axis of experts is the last but one, in the others it is the last.
 
-    ``sums``, ``mixture_sums`` and the numbers from ``events`` on change with events; all else when a slot opens.
+    ``sums``, ``mixture_sums`` and the numbers from ``dropped`` on change with events; all else when a slot opens.
     """
 
     sums: FloatArray
-    """S, each expert's sums of centred, importance-weighted losses, shape (..., 5, n_arms)."""
+    """S, each Tsallis expert's sums of centred, importance-weighted losses; N, the counts of losses of each arm,
+    and L, their totals, for both memories of means: shape (..., 4 + 2 + 2, n_arms)."""
     p: FloatArray
-    """Each expert's distribution over all arms, shape (..., 5, n_arms)."""
+    """Each Tsallis expert's distribution over all arms, shape (..., 4, n_arms)."""
     pools: FloatArray
-    """Means over outstanding decisions of each expert's distribution and, last, the mixture: (..., 6, n_arms)."""
+    """Means over outstanding decisions of each expert's distribution and, last, the mixture: (..., 8, n_arms)."""
+    shown: FloatArray
+    """The mixture over all arms in the slot, whichever were eligible, and without its floor: (..., n_arms)."""
     lam: FixedArray
-    """Multipliers that make each expert's probabilities sum to 1, shape (..., 5)."""
+    """Multipliers that make each Tsallis expert's probabilities sum to 1, shape (..., 4)."""
     scales: FixedArray
-    """a, strength of each expert's regulariser, shape (..., 5); 0 until two losses differ."""
+    """a, strength of each Tsallis expert's regulariser, shape (..., 4); 0 until two losses differ."""
     mixture_sums: FixedArray
-    """W, the mixture's sum for each expert, shape (..., 5)."""
+    """W, the mixture's sum for each expert, shape (..., 7)."""
     weights: FixedArray
-    """w, the mixture's distribution over the experts, shape (..., 5)."""
-    shown: FixedArray
-    """Weights of ``p`` in the distribution that readers see: ``weights``, until arms are removed."""
+    """w, the mixture's distribution over the experts, shape (..., 7)."""
     mixture_units: FixedArray
-    """A0/sqrt(w), A0 being the strength of the mixture's regulariser, shape (..., 5)."""
+    """A0/sqrt(w), A0 being the strength of the mixture's regulariser, shape (..., 7)."""
     t: int
     delay_sum: int
     """D, the sum over slots of the decisions outstanding at their opening."""
     shift: float
     """b, the mean of losses before the slot."""
     events_at_open: int
+    dropped: int
+    """Decisions of which no loss will ever be known: taken back, or expired without a default."""
     events: int
-    """n, the events (and charges) so far."""
     mean: float
     variance_sum: float
     """V, the sum of squared deviations of losses from their mean."""
@@ -68,62 +77,59 @@ class State(NamedTuple):
     """The distribution that the open slot's arm is drawn from, shape (..., n_arms)."""
 
 
-def scales_at(state: State, t: int) -> FloatArray:
-    """Return each expert's scale for slot ``t``, shape (..., 5), which is 0 before the first event.
+def variance(state: State) -> Any:
+    """Return v = (V + M)/(n + 1), a mean of squared deviations that is not 0 once two losses differed."""
+    return (state.variance_sum + state.variance_max) / (state.events + 1) if state.events else 0.0 * state.mean
 
-    It is c sqrt(min(max(t, n), h) (V + M)/(n + 1) + g D (A/n)^2).
+
+def scales_at(state: State, t: int) -> FloatArray:
+    """Return each Tsallis expert's scale for slot ``t``, shape (..., 4), which is 0 where v is.
+
+    It is c sqrt(min(s, h) v + g D (A/n)^2), s = max(t - dropped, n).
     """
-    if not state.events:
-        return np.zeros_like(state.scales)
-    slots, square = max(t, state.events), variance(state)
-    deviation = state.deviation_sum / state.events
+    slots, square = max(t - state.dropped, state.events), variance(state)
+    deviation = state.deviation_sum / max(state.events, 1)
     delayed = state.delay_sum * (deviation * deviation)
     if isinstance(square, float) and isinstance(delayed, float):
+        if not square > 0:
+            return np.zeros_like(state.scales)
         squares = [min(slots, memory) * square for memory in _MEMORY]
         squares[DELAYED] += delayed
         return np.array([share * math.sqrt(each) for share, each in zip(_SHARE, squares, strict=True)])
     of_runs: FloatArray = np.minimum(slots, MEMORY) * column(square)
-    of_runs[..., DELAYED] += delayed
+    of_runs[..., DELAYED] += np.where(np.greater(square, 0), delayed, 0.0)
     return SHARE * np.sqrt(of_runs)
 
 
 def mixture_scale(state: State, t: int) -> Any:
-    """Return the mixture's scale for slot ``t``, which is 0 before the first event.
-
-    A float, or an array over the leading axes: ``MIXTURE_SHARE`` sqrt(max(t, n) (V + M)/(n + 1)).
-    """
-    if not state.events:
-        return 0.0 * state.mean
-    square = max(t, state.events) * variance(state)
+    """Return A0 of slot ``t``, ``MIXTURE_SHARE`` sqrt(s v): a float, or an array over the leading axes."""
+    square = max(t - state.dropped, state.events) * variance(state)
     return MIXTURE_SHARE * (math.sqrt(square) if isinstance(square, float) else np.sqrt(square))
 
 
-def variance(state: State) -> Any:
-    """Return (V + M)/(n + 1), a mean of squared deviations that is not 0 once two losses differed."""
-    return (state.variance_sum + state.variance_max) / (state.events + 1)
+# -- One event.
 
 
 def stepped(
-    state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None = None
+    state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the experts' sums and the mixture's, moved by a deviation of ``arm``.
+    """Return a copy of ``sums``, with S moved by a deviation of ``arm``, and the mixture's sums.
 
-    It is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can be of the
-    arm, and the sums stay.
+    The deviation is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can
+    be of the arm, and S and W stay.
 
     Parameters
     ----------
     state : before the step; its scales, distributions and pools are those of the open slot
     arm : its position; an int, or an int array over the leading axes
-    deviation : of its loss from b, or from the default that the loss replaces; a float, or an array over the
-        leading axes
+    deviation : of its loss from b, or from the loss it replaces; a float, or an array over the leading axes
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
     divisor : in place of the arm's share of the mixture's pool, for one run
 
     Returns
     -------
-    S, shape (..., 5, n_arms), and W, shape (..., 5)
+    sums, shape (..., 8, n_arms), and W, shape (..., 7)
     """
     if not isinstance(arm, np.ndarray):
         return _stepped_one(state, arm, float(deviation), fall, count, divisor)
@@ -133,7 +139,7 @@ def stepped(
     ratio = np.where(possible, column(deviation), 0.0) / np.where(possible, pool, 1.0)
     moves = clipped(ratio, state.scales / np.sqrt(state.p[index]), fall)
     sums = state.sums.copy()
-    sums[index] += count * moves
+    sums[at(arm, SUMMED)] += count * moves
     moves = clipped(ratio * pools[..., :-1], state.mixture_units, fall)
     return sums, state.mixture_sums + count * moves
 
@@ -149,69 +155,80 @@ def _stepped_one(
     """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
     pool = pool if divisor is None else divisor
+    sums = state.sums.copy()
     if not pool > 0:
-        return state.sums, state.mixture_sums
-    ratio, sums, moved, mixture_sums = deviation / pool, state.sums.copy(), [], []
-    parts = (state.scales, state.p[:, arm], state.mixture_units, sums[:, arm], state.mixture_sums)
-    numbers = zip(pools, *(part.tolist() for part in parts), strict=True)
-    for own, scale, share, mixture_unit, before, mixture_before in numbers:  # min() and max() take twice the time.
-        unit, move = scale / math.sqrt(share), ratio
+        return sums, state.mixture_sums
+    ratio, moved, mixture_sums = deviation / pool, [], []
+    parts = (sums[SUMMED, arm], state.scales, state.p[:, arm])
+    for before, scale, share in zip(*(part.tolist() for part in parts), strict=True):
+        unit, move = scale / math.sqrt(share), ratio  # min() and max() take twice the time.
         move = move if move > -fall * unit else -fall * unit
         moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
-        unit, move = mixture_unit, ratio * own
+    of_mixture = zip(pools, state.mixture_sums.tolist(), state.mixture_units.tolist(), strict=True)
+    for own, before, unit in of_mixture:
+        move = ratio * own
         move = move if move > -fall * unit else -fall * unit
-        mixture_sums.append(mixture_before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
-    sums[:, arm] = moved
+        mixture_sums.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+    sums[SUMMED, arm] = moved
     return sums, np.array(mixture_sums)
 
 
-def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with more losses, all alike, in n, mean, V, A and M, and with these sums.
-
-    Parameters
-    ----------
-    state : before the losses
-    loss : each of them, on the learner's scale; a float, or an array over the leading axes
-    deviation : of the loss from b, of the same shape
-    count : how many losses, one or more
-    sums : of the experts and of the mixture, as ``stepped`` returns them
-    """
-    events = state.events + count
+def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor: float | None) -> State:
+    """Return the state after ``count`` losses of an arm, all alike: a float, or an array over the leading axes."""
+    deviation, events = loss - state.shift, state.events + count
+    sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor)
+    sums[at(arm, COUNTS)] += count
+    sums[at(arm, TOTALS)] += column(count * loss)
     mean = state.mean + count * (loss - state.mean) / events
     square = deviation * deviation
     spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
-    return _with(state, sums, events, mean, spread, size, larger(state.variance_max, square))
+    largest = larger(state.variance_max, square)
+    return _with(state, (sums, mixture_sums), state.dropped, events, mean, spread, size, largest)
 
 
-def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with ``loss`` in place of ``default`` in mean, V and A, and these sums; M only grows.
+def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, divisor: float | None) -> State:
+    """Return the state with ``loss`` in place of ``before``, on the learner's scale; M only grows, n and N stay.
 
-    Both are on the learner's scale; the loss may be an array over the leading axes. Sums are as for ``learned``.
+    The loss may be an array over the leading axes.
     """
-    mean = state.mean + (loss - default) / max(state.events, 1)
-    deviation = loss - state.shift
-    largest = larger(state.variance_max, deviation * deviation)
-    return _with(state, sums, state.events, mean, *_without(state, default, deviation), largest)
+    change, deviation, events = loss - before, loss - state.shift, state.events
+    sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor)
+    sums[at(arm, TOTALS)] += np.minimum(sums[at(arm, COUNTS)], 1.0) * column(change)
+    mean = state.mean + change / events if events else state.mean
+    spreads = (*_without(state, before, deviation), larger(state.variance_max, deviation * deviation))
+    return _with(state, (sums, mixture_sums), state.dropped, events, mean, *spreads)
 
 
-def _with(state: State, sums: tuple[FloatArray, FloatArray], events: int, mean: Any, *spreads: Any) -> State:
-    """Return the state with other sums, n and mean, and V, A and M if a mean was known when the slot opened."""
-    spreads = spreads if state.events_at_open else state[15:18]  # `_replace` takes twice the time.
-    return State._make((sums[0], *state[1:5], sums[1], *state[6:13], events, mean, *spreads, state.drawn))
-
-
-def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with one ``default`` less in n, mean, V and A, and with these sums."""
-    events, spreads = max(state.events - 1, 0), _without(state, default, 0.0 * state.mean)
+def uncharged(state: State, arm: Any, default: float, fall: float, divisor: float | None) -> State:
+    """Return the state after a decision of an arm, charged with ``default``, was taken back."""
+    sums, mixture_sums = stepped(state, arm, default - state.shift, fall, -1, divisor)
+    counts, totals, events = at(arm, COUNTS), at(arm, TOTALS), max(state.events - 1, 0)
+    gone = np.minimum(sums[counts], 1.0)
+    sums[counts] -= gone
+    sums[totals] = np.where(sums[counts] > 0, sums[totals] - gone * default, 0.0)
     gap = (default - state.mean) / events if events else state.mean
-    return _with(state, sums, events, state.mean - gap, *spreads, state.variance_max)
+    spreads = (*_without(state, default, 0.0 * state.mean), state.variance_max)
+    return _with(state, (sums, mixture_sums), state.dropped + 1, events, state.mean - gap, *spreads)
 
 
-def _without(state: State, default: float, deviation: Any) -> tuple[Any, Any]:
-    """Return V and A with another deviation in place of the default's; they never fall below 0."""
-    before = default - state.shift
-    spread = state.variance_sum + (deviation * deviation - before * before)
-    size = state.deviation_sum + (abs(deviation) - abs(before))
+def at(arm: Any, rows: slice) -> Any:
+    """Return the index of these rows of an arm in ``sums``; the arm may be an array over the leading axes."""
+    return (np.arange(len(arm)), rows, arm) if isinstance(arm, np.ndarray) else (rows, arm)
+
+
+def _with(
+    state: State, sums: tuple[FloatArray, FloatArray], dropped: int, events: int, mean: Any, *spreads: Any
+) -> State:
+    """Return the state with other sums, counts and mean, and V, A, M if a mean was known when the slot opened."""
+    spreads = spreads if state.events_at_open else state[16:19]  # `_replace` takes twice the time.
+    return State._make((sums[0], *state[1:6], sums[1], *state[7:13], dropped, events, mean, *spreads, state.drawn))
+
+
+def _without(state: State, before: float, deviation: Any) -> tuple[Any, Any]:
+    """Return V and A with another deviation in place of that of ``before``; they never fall below 0."""
+    known = before - state.shift
+    spread = state.variance_sum + (deviation * deviation - known * known)
+    size = state.deviation_sum + (abs(deviation) - abs(known))
     return larger(spread, 0.0), larger(size, 0.0)
 
 
@@ -227,7 +244,7 @@ def larger(one: Any, other: Any) -> Any:
 
 
 def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall: float) -> State:
-    """Return the state after losses in order: see ``stepped`` and ``learned`` of one event.
+    """Return the state after losses in order: see ``learned`` of one event.
 
     Parameters
     ----------
@@ -244,34 +261,44 @@ def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall
         mean += (loss - mean) / events
         square = deviation * deviation
         spread, size, largest = spread + square, size + abs(deviation), max(largest, square)
-    return _with(state, _moved(state, arms, deviations, fall), events, mean, spread, size, largest)
+    ones, totals = np.ones(len(losses)), np.array(losses)
+    sums = _moved(state, arms, deviations, fall, (ones, ones, totals, totals))
+    return _with(state, sums, state.dropped, events, mean, spread, size, largest)
 
 
 def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
     """Return the state after losses in place of the default, in order: see ``corrected`` of one event."""
-    mean, counted, before = state.mean, max(state.events, 1), default - state.shift
+    mean, before = state.mean, default - state.shift
     spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
-    for loss in losses:
-        mean += (loss - default) / counted
+    changes = [loss - default for loss in losses]
+    for loss, change in zip(losses, changes, strict=True):
+        mean = mean + change / state.events if state.events else mean
         deviation = loss - state.shift
         square = deviation * deviation
         spread = max(spread + (square - before * before), 0.0)
         size = max(size + (abs(deviation) - abs(before)), 0.0)
         largest = max(largest, square)
-    sums = _moved(state, arms, [loss - default for loss in losses], fall)
-    return _with(state, sums, state.events, mean, spread, size, largest)
+    counts = state.sums[COUNTS, np.array(arms)]
+    totals = np.minimum(counts, 1.0) * np.array(changes)
+    sums = _moved(state, arms, changes, fall, (np.zeros_like(counts), totals))
+    return _with(state, sums, state.dropped, state.events, mean, spread, size, largest)
 
 
-def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float) -> tuple[Any, Any]:
-    """Return the experts' sums and the mixture's, moved by deviations of arms, as ``stepped`` moves them by one."""
+def _moved(
+    state: State, arms: Sequence[int], deviations: Sequence[float], fall: float, heard: tuple[FloatArray, ...]
+) -> tuple[Any, Any]:
+    """Return ``sums`` and the mixture's sums, moved by deviations of arms, as ``stepped`` moves them by one.
+
+    ``heard`` is what is added to N and L, in rows of shape (events,).
+    """
     places, sums = np.array(arms), state.sums.copy()
     pools, deviation = state.pools[:, places], np.array(deviations)
     possible = pools[-1] > 0
     if not possible.all():
         deviation, pools[-1] = np.where(possible, deviation, 0.0), np.where(possible, pools[-1], 1.0)
     ratio = deviation / pools[-1]
-    moves = clipped(ratio, state.scales[:, None] / np.sqrt(state.p[:, places]), fall)
-    entries = np.arange(EXPERTS)[:, None] * sums.shape[1] + places
+    moves = np.vstack((clipped(ratio, state.scales[:, None] / np.sqrt(state.p[:, places]), fall), *heard))
+    entries = np.arange(len(sums))[:, None] * sums.shape[1] + places
     np.add.at(sums.reshape(-1), entries.reshape(-1), moves.reshape(-1))
     moves = clipped(ratio * pools[:-1], state.mixture_units[:, None], fall)
     in_turn = np.add.accumulate(np.column_stack([state.mixture_sums, moves]), axis=1)

@@ -1,32 +1,43 @@
-"""Five centred Tsallis learners of different memories, and a sixth that mixes them; nothing to tune.
+"""Experts of arm means beside experts of weighted sums, and one that mixes them; nothing to tune.
 
-Each expert is 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021) on losses less the mean of all
-losses, as ``centred_tsallis``; two of them forget, so that the best arm may move, and one allows for delays. A loss
-comes without its slot: it is divided by the mean probability that its arm had in the mixture, over the decisions
-still outstanding. A default loss can be provisional: learned at the act, corrected when the loss comes. No bound is
-proved for this rule.
+Three experts look at the mean loss of each arm. Four are 1/2-Tsallis follow-the-regularised-leader (Zimmert and
+Seldin 2021) on losses less the mean of all losses, as ``centred_tsallis``: noisier, but they follow what happens.
+Some of them forget, so that the best arm may move, and one allows for delays. A loss comes without its slot: it is
+divided by the mean probability that its arm had in the mixture, over the decisions still outstanding. A default
+loss can be provisional: learned at the act, corrected when the loss comes. No bound is proved for this rule.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from . import multiscale_state as rule
-from .base import FloatArray, IntArray, ProvisionalLearner, Slot
+from .base import FloatArray, InitialArm, IntArray, ProvisionalLearner, Slot
 from .maths import LARGEST_DELAYS, add_arms, remove_arms, spread, with_floor
-from .multiscale_state import EXPERTS, MEMORY, State
+from .multiscale_state import EXPERTS, MEAN_MEMORY, MEANS, MEMORY, SUMS, State
 from .specs import ArmsSpec
 from .tsallis import column, distribution_over_few, mixture, solve_rows
 
-KEEP = 1 - 1 / MEMORY
-"""Share of its sums that an expert keeps when a slot opens."""
+KEEP = 1 - 1 / np.concatenate((MEMORY, MEAN_MEMORY, MEAN_MEMORY))[:, None]
+"""Share of its sums, counts and totals that each row of a state keeps when a slot opens, shape (8, 1)."""
+MEMORY_OF, SHARPNESS = np.array([0, 0, 1]), np.array([[2.0], [1.0], [2.0]])
+"""Of each expert of means: the place of its memory, and c, by which it stretches the distance from the best arm."""
+CAUTIOUS = 1.0
+"""c of the expert of means by which ``best_chance`` judges."""
+PRIOR = 2.0
+"""Losses of the mean of all arms, in units of M/v, that each arm's mean begins with."""
+TAIL = 0.717, 0.416
+"""exp(-.717 z - .416 z^2) is about 2 Phi(-z), the chance that an arm beats the best so far, z >= 0."""
+COSTS = (0.0, *(1.0,) * (EXPERTS - 1))
+"""C: what the mixture asks of an expert before it trusts it, in units of its scale."""
 FLOOR_SHARE = 0.25
 """The floor at the start, as a share of uniform play; it falls as 1/sqrt(t) until t is the expert's memory."""
-FLOORS = FLOOR_SHARE / np.sqrt(MEMORY)
+FLOORS = FLOOR_SHARE / np.sqrt(np.concatenate((MEAN_MEMORY[MEMORY_OF], MEMORY)))
 LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
 """Bounds on the fall of a sum by one event and by one correction, in units of scale/sqrt(p)."""
 POOL_CAP, PROVISIONAL_POOL_CAP = 1_000, 10_000
@@ -51,49 +62,60 @@ class MultiscaleTsallisSpec(ArmsSpec):
 
 
 class MultiscaleTsallis(ProvisionalLearner[State]):
-    """Distributions are solved for when a slot opens; events only move sums."""
+    """Distributions are solved for when a slot opens; events only move sums, counts and totals."""
 
     takes_eligible: ClassVar = True
+    counts_dropped: ClassVar = True
     memory: ClassVar = MEMORY.reshape(-1, 1)
 
     def start(self) -> State:
         pools, even = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), np.full(EXPERTS, 1 / EXPERTS)
-        sums, zeros = np.zeros((EXPERTS, self.n_arms)), np.zeros(EXPERTS)
-        numbers = (0, 0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0)
-        return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, zeros, *numbers)
+        sums, zeros, none = np.zeros((len(KEEP), self.n_arms)), np.zeros(SUMS), np.zeros(EXPERTS)
+        numbers = (0, 0, 0.0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+        return State(sums, pools[:SUMS].copy(), pools, pools[0].copy(), zeros, zeros, none, even, none, *numbers)
+
+    def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
+        warmed = super().warmed(state, initial)
+        counts, totals = np.zeros((2, MEAN_MEMORY.size, self.n_arms))
+        for arm in initial:
+            counts[:, arm.position] = arm.acts * np.minimum(1.0, MEAN_MEMORY / warmed.events)
+            totals[:, arm.position] = counts[:, arm.position] * arm.mean
+        return warmed._replace(sums=np.concatenate((warmed.sums, counts, totals)))
 
     def open(self, state: State, slot: Slot) -> State:
-        t, delays = state.t + 1, min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
+        t, eligible = state.t + 1, slot.eligible
+        delays = min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
         # Made of all its fields, and once more at the end: `_replace` takes as long as solving for the mixture.
-        state = State(*state[:9], t, delays, state.mean, state.events, *state[13:18])
+        state = State(*state[:9], t, delays, state.mean, state.events, *state[13:19])
         sums, p, lam, scales = _solved(state)
         scale, floor = rule.mixture_scale(state, t), FLOOR_SHARE / math.sqrt(t) / EXPERTS
-        few = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
-        weights, over = few.p, p
-        if slot.eligible is not None:
-            over = _over(state._replace(sums=sums, p=p, scales=scales), slot.eligible)
-        drawn = with_floor(mixture(weights, over), slot.floor, slot.eligible)
+        few = distribution_over_few(state.mixture_sums, scale, state.weights, floor, COSTS)
+        weights = few.p
+        state = State(sums, p, state.pools, state.shown, lam, scales, few.sums, weights, few.units, *state[9:19])
+        over = _over(state, None)
+        shown = drawn = mixture(weights, over)
+        if eligible is not None and eligible.size < shown.shape[-1]:
+            over = _over(state, eligible)
+            drawn = mixture(weights, over)
+        drawn = with_floor(drawn, slot.floor, eligible)
         # Means over outstanding decisions, with the open slot's.
         weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
         pools = state.pools * weight
         pools[..., :-1, :] += over
         pools[..., -1, :] += drawn
         pools *= 1 / (weight + 1)
-        return State(sums, p, pools, lam, scales, few.sums, weights, weights, few.units, *state[9:18], drawn)
+        return State(sums, p, pools, shown, *state[4:19], drawn)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
-        deviation = loss - state.shift
-        sums = rule.stepped(state, arm, deviation, LARGEST_FALL, count, divisor)
-        return rule.learned(state, loss, deviation, count, sums)
+        return rule.learned(state, arm, loss, LARGEST_FALL, count, divisor)
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
         if len(arms) == 1:  # In plain floats, in less than half the time.
             return self.settle(state, arms[0], losses[0])
         return rule.all_learned(state, arms, losses, LARGEST_FALL)
 
-    def correct(self, state: State, arm: Any, loss: Any, default: float, divisor: float | None = None) -> State:
-        sums = rule.stepped(state, arm, loss - default, LARGEST_CORRECTION, 1, divisor)
-        return rule.corrected(state, loss, default, sums)
+    def correct(self, state: State, arm: Any, loss: Any, before: float, divisor: float | None = None) -> State:
+        return rule.corrected(state, arm, loss, before, LARGEST_CORRECTION, divisor)
 
     def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
         if len(arms) == 1:
@@ -101,92 +123,167 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return rule.all_corrected(state, arms, losses, default, LARGEST_CORRECTION)
 
     def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
-        sums = rule.stepped(state, arm, default - state.shift, LARGEST_FALL, -1, divisor)
-        return rule.uncharged(state, default, sums)
+        return rule.uncharged(state, arm, default, LARGEST_FALL, divisor)
+
+    def give_up(self, state: State, count: int) -> State:  # noqa: ARG002 - a session counts what is outstanding
+        return state
+
+    def expire(self, state: State, count: int) -> State:
+        return state._replace(dropped=state.dropped + count)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Return the state without these arms; what they were charged stays in the mean of losses."""
-        kept = state.shown * np.delete(state.p, positions, axis=-1).sum(axis=-1)
-        scales, x = _standing(state)
-        p, pools = remove_arms(state.p, positions), remove_arms(state.pools, positions)
-        left = state._replace(p=p, pools=pools, shown=kept / kept.sum(axis=-1, keepdims=True))
-        return _resting(left, scales, remove_arms(x, positions))
+        return _changed(state, partial(remove_arms, positions=positions), np.delete(state.sums, positions, axis=-1))
 
     def add_arms(self, state: State, count: int) -> State:
-        scales, x = _standing(state)
-        grown = state._replace(p=add_arms(state.p, count), pools=add_arms(state.pools, count))
-        return _resting(grown, scales, add_arms(x, count))
+        new = np.zeros((*state.sums.shape[:-1], count))
+        return _changed(state, partial(add_arms, count=count), np.concatenate((state.sums, new), axis=-1))
 
     def distribution(self, state: State) -> FloatArray:
-        return mixture(state.shown, state.p) if state.drawn is None else state.drawn
+        return state.shown if state.drawn is None else state.drawn
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
-        return with_floor(mixture(state.shown, _over(state, eligible)), floor, eligible)
+        few = eligible is not None and eligible.size < state.shown.shape[-1]
+        p = mixture(state.weights, _over(state, eligible)) if few else state.shown
+        return with_floor(p, floor, eligible)
+
+    def best_chance(self, state: State) -> FloatArray | None:
+        """Return about the chance that each arm is the best, from what has come, shape (n_arms,).
+
+        None before two losses differ. It is cautious: see docs/learners.md.
+        """
+        if not (v := rule.variance(state)) > 0:
+            return None
+        # One memory, and so one count and one total of each arm.
+        (z,) = _distances(state.sums[SUMS :: MEAN_MEMORY.size], v, state.variance_max)
+        x = _tail(z, CAUTIOUS)
+        chances: FloatArray = x / x.sum()
+        return chances
 
 
 def _solved(state: State) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return sums, distributions and multipliers that fit the open slot's scales, and these."""
     scales = rule.scales_at(state, state.t)
-    sums = state.sums * KEEP[:, None]
-    least = np.minimum.reduce(sums, axis=-1)
-    sums -= least[..., None]
-    if not any(scales.ravel().tolist()):  # For five numbers several times faster than scales.any().
+    sums = state.sums * KEEP
+    own = sums[..., :SUMS, :]  # A view: what is done to it is done to the sums.
+    least = np.minimum.reduce(own, axis=-1)
+    own -= least[..., None]
+    if not any(scales.ravel().tolist()):  # For four numbers several times faster than scales.any().
         return sums, state.p, state.lam, scales
     # Multipliers start from the last ones, moved as the sums were; scales are 1 where they are 0.
-    positive, guess, are_positive = scales, state.lam * KEEP - least, all(scales.ravel().tolist())
+    positive, guess, are_positive = scales, state.lam * KEEP[:SUMS, 0] - least, all(scales.ravel().tolist())
     if are_positive and all(state.scales.ravel().tolist()):
         guess *= scales / state.scales
     else:
         positive, before = np.where(scales > 0, scales, 1.0), np.where(state.scales > 0, state.scales, 1.0)
         guess = np.where(state.scales > 0, guess * (positive / before), -positive)
-    lam, x = solve_rows(sums, positive, guess)
-    floor = _floors(state.t) / x.shape[-1]
+    lam, x = solve_rows(own, positive, guess)
+    floor = _floors(state.t)[MEANS:] / x.shape[-1]
     p = np.maximum(x, floor[:, None], out=x)
     p *= 1 / np.add.reduce(p, axis=-1, keepdims=True)
     highest = (lam + positive / np.sqrt(floor))[..., None]
     if are_positive:
-        return np.minimum(sums, highest, out=sums), p, lam, scales
+        np.minimum(own, highest, out=own)
+        return sums, p, lam, scales
     live = scales > 0
     lam, live = np.where(live, lam, state.lam), live[..., None]
-    return np.where(live, np.minimum(sums, highest), sums), np.where(live, p, state.p), lam, scales
+    np.minimum(own, highest, out=own, where=live)
+    return sums, np.where(live, p, state.p), lam, scales
 
 
 def _floors(t: int) -> FloatArray:
-    """Return n_arms times each expert's least probability in slot ``t``, before p is normalised, shape (5,)."""
+    """Return n_arms times each expert's least probability in slot ``t``, before p is normalised, shape (7,)."""
     floors: FloatArray = np.maximum(FLOOR_SHARE / math.sqrt(max(t, 1)), FLOORS)
     return floors
 
 
 def _over(state: State, eligible: IntArray | None) -> FloatArray:
-    """Return each expert's distribution over the arms at ``eligible``, shape (..., 5, n_arms): p over all arms.
+    """Return each expert's distribution over the arms at ``eligible``, shape (..., 7, n_arms); None: over all.
 
-    Over fewer arms it is solved for at the same sums and scale, with the same least probability of an arm.
+    Those of Tsallis experts over fewer arms are solved for at the same sums and scale, with the same least
+    probability of an arm. All are uniform where v is 0.
     """
+    v: Any = rule.variance(state)
+    largest: Any = state.variance_max
     n_arms = state.p.shape[-1]
-    if eligible is None or eligible.size == n_arms:
-        return state.p
-    x = _from_nothing(np.take(state.sums, eligible, axis=-1), state.scales)
-    x = np.maximum(x, column(_floors(state.t)) / n_arms)
-    x = np.where(column(state.scales) > 0, x, 1.0)
-    return spread(x / x.sum(axis=-1, keepdims=True), eligible, n_arms)
+    size, known = n_arms if eligible is None else eligible.size, None  # Runs in which v is not 0, if not all.
+    if isinstance(v, np.ndarray) and not (v > 0).all():
+        known = (v > 0)[:, None, None]
+        largest, v = np.where(v > 0, largest, 1.0), np.where(v > 0, v, 1.0)
+    if isinstance(v, float) and not v > 0:
+        over = np.full((*state.p.shape[:-2], EXPERTS, size), 1 / size)
+        return over if eligible is None else spread(over, eligible, n_arms)
+    floors, p = _floors(state.t)[:, None] / n_arms, state.p
+    if eligible is not None:
+        x = _from_nothing(np.take(state.sums[..., :SUMS, :], eligible, axis=-1), state.scales)
+        p = np.where(column(state.scales) > 0, np.maximum(x, floors[MEANS:]), 1.0)
+        p /= p.sum(axis=-1, keepdims=True)
+    # Of both experts that remember everything the distances are the same, and one is twice as sure of them.
+    x = _tail(_distances(state.sums[..., SUMS:, :], v, largest, eligible)[..., MEMORY_OF, :], SHARPNESS)
+    np.maximum(x, floors[:MEANS] * np.add.reduce(x, axis=-1, keepdims=True), out=x)
+    x *= 1 / np.add.reduce(x, axis=-1, keepdims=True)
+    over = np.concatenate((x, p), axis=-2)
+    over = over if known is None else np.where(known, over, 1 / size)
+    return over if eligible is None else spread(over, eligible, n_arms)
 
 
-def _standing(state: State) -> tuple[FloatArray, FloatArray]:
-    """Return the scales that slot t+1 would have now, and each expert's x at these, p where the scale is 0."""
-    scales = rule.scales_at(state, state.t + 1)
-    x = _from_nothing(state.sums * KEEP[:, None], scales)
-    return scales, np.where(column(scales) > 0, x, state.p)
+def _distances(heard: FloatArray, v: Any, largest: Any, eligible: IntArray | None = None) -> FloatArray:
+    """Return how far each arm's mean loss is above the least, in standard errors of the difference.
+
+    Parameters
+    ----------
+    heard : N of each memory, and then L, shape (..., 2 memories, n_arms)
+    v : positive variance of losses, a float or shape (...)
+    largest : M
+    eligible : positions of the arms that are compared; None: all
+
+    Returns
+    -------
+    shape (..., memories, eligible)
+    """
+    half, of_all = heard.shape[-2] // 2, np.add.reduce(heard, axis=-1)
+    heard = heard if eligible is None else np.take(heard, eligible, axis=-1)
+    prior = column(column(PRIOR * largest / v))
+    counts = heard[..., :half, :] + prior
+    of_all = of_all[..., None]
+    mean = of_all[..., half:, :] / np.maximum(of_all[..., :half, :], np.finfo(float).tiny)
+    means: FloatArray = heard[..., half:, :] + prior * mean
+    means /= counts
+    best = means.argmin(axis=-1, keepdims=True)
+    best += means.shape[-1] * np.arange(best.size).reshape(best.shape)
+    means -= means.take(best)
+    # Squared standard errors of the means, v/(N + prior).
+    errors: FloatArray = np.divide(column(column(v)), counts, out=counts)
+    errors += errors.take(best)
+    means /= np.sqrt(errors, out=errors)
+    return means
+
+
+def _tail(z: FloatArray, sharpness: Any) -> FloatArray:
+    """Return about twice the chance that a standard normal variable is above ``sharpness`` z, z >= 0."""
+    power = z * (-TAIL[1] * sharpness * sharpness)
+    power -= TAIL[0] * sharpness
+    power *= z
+    tail: FloatArray = np.exp(power, out=power)
+    return tail
 
 
 def _from_nothing(sums: FloatArray, scales: FloatArray) -> FloatArray:
-    """Return each expert's x at its scale, or at 1 if that is 0, without a multiplier to start from."""
+    """Return each Tsallis expert's x at its scale, or at 1 if that is 0, without a multiplier to start from."""
     positive = np.where(scales > 0, scales, 1.0)
     return solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)[1]
 
 
-def _resting(state: State, scales: FloatArray, x: FloatArray) -> State:
-    """Return the state with sums that give x in the next slot at ``scales``."""
+def _changed(state: State, change: Callable[[FloatArray], FloatArray], sums: FloatArray) -> State:
+    """Return the state after a change of arms, with sums that give the changed x in the next slot.
+
+    ``change`` does it to distributions; in ``sums``, shape (..., 8, n_arms), counts and totals are changed already.
+    """
+    scales, keep = rule.scales_at(state, state.t + 1), KEEP[:SUMS]
+    x = _from_nothing(state.sums[..., :SUMS, :] * keep, scales)
+    x = change(np.where(column(scales) > 0, x, state.p))
     depths = column(scales) / np.sqrt(x)
-    lam = -state.scales / (KEEP * np.sqrt(x.max(axis=-1)))
-    sums = (depths - depths.min(axis=-1, keepdims=True)) / KEEP[:, None]
-    return state._replace(sums=sums, lam=lam, drawn=None)
+    lam = -state.scales / (keep[:, 0] * np.sqrt(x.max(axis=-1)))
+    sums[..., :SUMS, :] = (depths - depths.min(axis=-1, keepdims=True)) / keep
+    p, pools, shown = change(state.p), change(state.pools), change(state.shown)
+    return state._replace(sums=sums, p=p, pools=pools, shown=shown, lam=lam, drawn=None)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
 from .maths import add_arms, remove_arms, spread, with_floor
-from .tsallis import mixture, over_few, solve_rows
+from .tsallis import distribution_over_few, mixture, solve_rows
 
 # -- What segments of a session have in common, what each has of its own, and what one event changes in both.
 
@@ -71,6 +71,8 @@ class Segment(NamedTuple):
     """Its events (and charges)."""
     outstanding: int
     """Its decisions without feedback, at most ``POOL_CAP``."""
+    dropped: int
+    """Its decisions of which no loss will ever be known: taken back, or expired without a default."""
     scale: float
     """a, strength of the regulariser of its own sums; 0 until two losses differ."""
     mean: float
@@ -86,7 +88,7 @@ def start_shared() -> Shared:
 def start_segment(n_arms: int) -> Segment:
     """Return a segment before its first slot."""
     even = np.full((EXPERTS, n_arms), 1 / n_arms)
-    return Segment(np.zeros(n_arms), even[0].copy(), even, even, 0, 0, 0, 0.0, 0.0, 0.0)
+    return Segment(np.zeros(n_arms), even[0].copy(), even, even, 0, 0, 0, 0, 0.0, 0.0, 0.0)
 
 
 def variance(shared: Shared) -> float:
@@ -141,7 +143,8 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
     """Return what is shared with ``loss`` in place of ``default`` in mean and V, and these sums; M only grows."""
-    mean, square = shared.mean + (loss - default) / max(shared.events, 1), (loss - shared.shift) ** 2
+    mean = shared.mean + ((loss - default) / shared.events if shared.events else 0.0)
+    square = (loss - shared.shift) ** 2
     spread = max(shared.variance_sum + (square - (default - shared.shift) ** 2), 0.0)
     return _moved(shared, sums, shared.events, mean, spread, square)
 
@@ -163,9 +166,13 @@ def _moved(
     return shared._replace(mixture_sums=sums, events=events, mean=mean)
 
 
-def given_up(segment: Segment, count: int) -> Segment:
-    """Return a segment after ``count`` outstanding decisions ended (it may know of fewer); its sums stay."""
-    return segment._replace(outstanding=max(segment.outstanding - count, 0))
+def given_up(segment: Segment, count: int, *, dropped: bool = False) -> Segment:
+    """Return a segment after ``count`` outstanding decisions ended (it may know of fewer); its sums stay.
+
+    They are ``dropped`` if no loss of them will ever be known.
+    """
+    left, more = max(segment.outstanding - count, 0), count if dropped else 0
+    return segment._replace(outstanding=left, dropped=segment.dropped + more)
 
 
 def with_fewer(segment: Segment, positions: Any) -> Segment:
@@ -196,7 +203,7 @@ FLOOR_SHARE = 0.25
 
 
 def own_distributions(
-    shared: Shared, segment: Segment, slots: int, p: FloatArray, places: Any
+    shared: Shared, segment: Segment, slots: int, strength: int, p: FloatArray, places: Any
 ) -> FloatArray | None:
     """Return the two distributions of a segment's own sums, held to the global part for long and for short.
 
@@ -204,7 +211,8 @@ def own_distributions(
     ----------
     shared : of the slot
     segment : whose S, n and last distributions are taken
-    slots : of the segment, an open one among them
+    slots : T of the segment, an open one among them
+    strength : U of all segments
     p : the global part's distribution over all arms, positive, shape (n_arms,)
     places : positions of the arms that may be drawn, or a slice of all
 
@@ -215,11 +223,11 @@ def own_distributions(
     v, t = variance(shared), max(shared.t, 1)
     if not v > 0:
         return None
-    played, held = max(slots, segment.events), [min(memory, t) for memory in MEMORIES]
-    strengths = [played + each for each in held]
+    held = [min(memory, t) for memory in MEMORIES]
+    strengths = [slots + each for each in held]
     scales = np.array([math.sqrt(each * v) for each in strengths])
     prior = np.sqrt(p[places])
-    np.divide(math.sqrt(max(t, shared.events) * v), prior, out=prior)
+    np.divide(math.sqrt(strength * v), prior, out=prior)
     sums = np.multiply(np.array([each / t for each in held])[:, None], prior)
     sums += segment.sums[places]
     sums -= np.minimum.reduce(sums, axis=-1, keepdims=True)
@@ -236,22 +244,18 @@ def own_distributions(
     return x
 
 
-def next_slot(shared: Shared) -> Shared:
-    """Return what is shared when a slot opens: t, n0, b0, A, and the distribution w over the experts."""
+def next_slot(shared: Shared, dropped: int) -> Shared:
+    """Return what is shared when a slot opens: t, n0, b0, A, and the distribution w over the experts.
+
+    ``dropped`` decisions of all segments have no part in A.
+    """
     t, events = shared.t + 1, shared.events
-    scale = math.sqrt(max(t, events) * variance(shared))
-    before = shared.mixture_sums.tolist()
-    least = min(before)
-    sums, weights = [each - least for each in before], [1 / EXPERTS] * EXPERTS
-    if scale > 0:
-        asked = [each + scale * cost for each, cost in zip(sums, COSTS, strict=True)]
-        least = min(asked)
-        asked = [each - least for each in asked]
-        floor = FLOOR_SHARE / math.sqrt(t) / EXPERTS
-        raised, weights = over_few(asked, scale, shared.weights.tolist(), floor)
-        sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
+    scale = math.sqrt(max(t - dropped, events) * variance(shared))
+    floor = FLOOR_SHARE / math.sqrt(t) / EXPERTS
+    few = distribution_over_few(shared.mixture_sums, scale, shared.weights, floor, COSTS)
+    weights = few.p if scale > 0 else np.full(EXPERTS, 1 / EXPERTS)
     _, _, _, _, _, mean, spread, largest, _, _, kept = shared
-    return Shared(np.array(sums), np.array(weights), t, events, events, mean, spread, largest, scale, mean, kept)
+    return Shared(few.sums, weights, t, events, events, mean, spread, largest, scale, mean, kept)
 
 
 LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
@@ -290,19 +294,20 @@ class Segments(Generic[P]):
         the moment, and the distribution to draw from, shape (n_arms,)
         """
         part = self.part.open(part, slot._replace(floor=0.0) if slot.floor else slot)
-        shared = next_slot(shared)
-        slots, events = segment.slots + 1, segment.events
-        full = self._experts(part, shared, segment, slots, None)
-        drawn = full if _is_all(slot.eligible, full) else self._experts(part, shared, segment, slots, slot.eligible)
+        shared = next_slot(shared, self._dropped(part))
+        segment = segment._replace(slots=segment.slots + 1)
+        full = drawn = self._experts(part, shared, segment, None)
+        if not _is_all(slot.eligible, full):
+            drawn = self._experts(part, shared, segment, slot.eligible, self.part.distribution(part))
         p = with_floor(mixture(shared.weights, drawn), slot.floor, slot.eligible)
         weight = segment.outstanding
         pool = segment.pool * (weight / (weight + 1)) + p / (weight + 1) if weight else p
+        slots, events = segment.slots, segment.events
         shift = (events * segment.mean + MEAN_PRIOR * shared.mean) / (events + MEAN_PRIOR)
-        strength = max(slots, events) + min(MEMORIES[0], shared.t)
-        scale = math.sqrt(strength * variance(shared))
-        outstanding = min(weight + 1, POOL_CAP)
-        opened = Segment(segment.sums, pool, drawn, full, slots, events, outstanding, scale, segment.mean, shift)
-        return Moment(part, shared, opened), p
+        strength = self._played(segment) + min(MEMORIES[0], shared.t)
+        scale, outstanding = math.sqrt(strength * variance(shared)), min(weight + 1, POOL_CAP)
+        numbers = (slots, events, outstanding, segment.dropped, scale, segment.mean, shift)
+        return Moment(part, shared, Segment(segment.sums, pool, drawn, full, *numbers)), p
 
     def settle(self, moment: Moment[P], arm: int, loss: float, ends: int = 1) -> Moment[P]:
         """Learn from a loss of an arm that an outstanding decision of the segment may have had.
@@ -323,8 +328,10 @@ class Segments(Generic[P]):
             )
         return Moment(part, learned(shared, loss, sums), segment)
 
-    def correct(self, moment: Moment[P], arm: int, loss: float, default: float) -> Moment[P]:
-        """Put a decision's loss in place of the default that it was charged with.
+    def correct(self, moment: Moment[P], arm: int, loss: float, before: float, ends: int = 1) -> Moment[P]:
+        """Put a decision's loss in place of that ``before``: the default it was charged with.
+
+        With ``ends`` 0 that is a loss that was learned, so that no decision ends.
 
         Raises
         ------
@@ -332,13 +339,13 @@ class Segments(Generic[P]):
             where the global part takes no provisional default.
         """
         part, shared, segment = moment
-        part = self._provisional.correct(part, arm, loss, default, self._divisor(moment, arm))
+        part = self._provisional.correct(part, arm, loss, before, self._divisor(moment, arm))
         sums = shared.mixture_sums
         if segment is not None:
-            sums, own = stepped(shared, segment, arm, loss - default, LARGEST_CORRECTION, 1)
-            mean = segment.mean + (loss - default) / max(segment.events, 1)
-            segment = given_up(segment, 1)._replace(sums=own, mean=mean)
-        return Moment(part, corrected(shared, loss, default, sums), segment)
+            sums, own = stepped(shared, segment, arm, loss - before, LARGEST_CORRECTION, 1)
+            mean = segment.mean + ((loss - before) / segment.events if segment.events else 0.0)
+            segment = given_up(segment, ends)._replace(sums=own, mean=mean)
+        return Moment(part, corrected(shared, loss, before, sums), segment)
 
     def uncharge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
         """Take back a decision that was charged with the default: it was never shown.
@@ -355,13 +362,14 @@ class Segments(Generic[P]):
             sums, own = stepped(shared, segment, arm, default - segment.shift, LARGEST_FALL, -1)
             events = max(segment.events - 1, 0)
             mean = segment.mean - (default - segment.mean) / events if events else 0.0
-            segment = given_up(segment, 1)._replace(sums=own, events=events, mean=mean)
+            segment = given_up(segment, 1, dropped=True)._replace(sums=own, events=events, mean=mean)
         return Moment(part, uncharged(shared, default, sums), segment)
 
     def void(self, moment: Moment[P], arm: int) -> Moment[P]:
         """Take back a decision of which nothing was learned."""
         part, shared, segment = moment
-        return Moment(self.part.void(part, arm), shared, None if segment is None else given_up(segment, 1))
+        segment = None if segment is None else given_up(segment, 1, dropped=True)
+        return Moment(self.part.void(part, arm), shared, segment)
 
     def probabilities(
         self, moment: Moment[P], segment: Segment, eligible: IntArray | None = None, floor: float = 0.0
@@ -376,7 +384,7 @@ class Segments(Generic[P]):
         """
         experts = segment.full
         if not _is_all(eligible, experts):
-            experts = self._experts(moment.part, moment.shared, segment, segment.slots, eligible)
+            experts = self._experts(moment.part, moment.shared, segment, eligible)
         return with_floor(mixture(moment.shared.weights, experts), floor, eligible)
 
     @property
@@ -390,22 +398,30 @@ class Segments(Generic[P]):
         part, _, segment = moment
         return float((self.part.probabilities(part) if segment is None else segment.pool)[arm])
 
+    def _dropped(self, part: P) -> int:
+        return part.dropped if self.part.counts_dropped else 0  # type: ignore[attr-defined]
+
+    def _played(self, segment: Segment) -> int:
+        """Return T of a segment."""
+        return max(segment.slots - segment.dropped * self.part.counts_dropped, segment.events)
+
     def _experts(
-        self, part: P, shared: Shared, segment: Segment, slots: int, eligible: IntArray | None
+        self, part: P, shared: Shared, segment: Segment, eligible: IntArray | None, first: Any = None
     ) -> FloatArray:
         """Return the experts' distributions over the arms at ``eligible``, shape (3, n_arms); None: over all.
 
         Over some arms they are solved for at the same sums and scales, with the same least probability of an arm.
-        ``slots`` are those of the segment, an open one among them.
+        ``first`` is the global part's distribution over these arms, if it is known.
         """
         p = np.asarray(self.part.probabilities(part))
         n_arms, places = p.size, slice(None) if eligible is None else eligible
-        own = own_distributions(shared, segment, slots, p, places)
+        strength = max(max(shared.t, 1) - self._dropped(part), shared.events)
+        own = own_distributions(shared, segment, self._played(segment), strength, p, places)
         if own is None:
             n_eligible = n_arms if eligible is None else eligible.size
             own = np.full((EXPERTS - 1, n_eligible), 1 / n_eligible)
         experts = np.empty((EXPERTS, n_arms))
-        experts[0] = p if eligible is None else self.part.probabilities(part, eligible)
+        experts[0] = p if eligible is None else self.part.probabilities(part, eligible) if first is None else first
         experts[1:] = own if eligible is None else spread(own, eligible, n_arms)
         return experts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,7 +179,9 @@ class Few(NamedTuple):
     """scale/sqrt(p), 0 where the scale is 0."""
 
 
-def distribution_over_few(sums: FloatArray, scale: Any, before: FloatArray, floor: float) -> Few:
+def distribution_over_few(
+    sums: FloatArray, scale: Any, before: FloatArray, floor: float, costs: Sequence[float]
+) -> Few:
     """Solve for the distribution; start where it would be if it had changed little.
 
     Parameters
@@ -187,32 +190,29 @@ def distribution_over_few(sums: FloatArray, scale: Any, before: FloatArray, floo
     scale : a float or shape (...); where it is 0 the distribution stays as it is
     before : the distribution so far, positive, shape (..., n)
     floor : least probability, before p is normalised
+    costs : of each entry, in units of the scale, on top of its sum
     """
     if sums.ndim > 1:
-        return _of_many(sums, scale, before, floor)
+        return _of_many(sums, scale, before, floor, costs)
     values = sums.tolist()
     least = min(values)
     values = [value - least for value in values]
     if not scale > 0:
         return Few(np.array(values), before, np.zeros(len(values)))
-    values, p = over_few(values, scale, before.tolist(), floor)
-    return Few(np.array(values), np.array(p), np.array([scale / math.sqrt(share) for share in p]))
-
-
-def over_few(
-    values: list[float], scale: float, before: list[float], floor: float
-) -> tuple[list[float], list[float]]:
-    """Return the sums and p of ``distribution_over_few``, for one run in plain floats.
-
-    The least of the sums is 0, and the scale is positive.
-    """
-    lam, x = _solved(values, scale, before)
-    values = [lam + scale / math.sqrt(floor) if y < floor else v for v, y in zip(values, x, strict=True)]
-    x = [floor if y < floor else y for y in x]
+    asked = [value + scale * cost for value, cost in zip(values, costs, strict=True)]
+    least = min(asked)
+    asked = [value - least for value in asked]
+    lam, x = _solved(asked, scale, before.tolist())
+    raised = lam + scale / math.sqrt(floor)
+    for place, y in enumerate(x):
+        if y < floor:
+            values[place] += raised - asked[place]
+            x[place] = floor
     total = 0.0
     for y in x:
         total += y
-    return values, [y / total for y in x]
+    p = [y / total for y in x]
+    return Few(np.array(values), np.array(p), np.array([scale / math.sqrt(share) for share in p]))
 
 
 def _solved(values: list[float], scale: float, before: list[float]) -> tuple[float, list[float]]:
@@ -235,17 +235,19 @@ def _solved(values: list[float], scale: float, before: list[float]) -> tuple[flo
     return lam[0], [root * root for root in roots]
 
 
-def _of_many(sums: FloatArray, scale: Any, before: FloatArray, floor: float) -> Few:
+def _of_many(sums: FloatArray, scale: Any, before: FloatArray, floor: float, costs: Sequence[float]) -> Few:
     """Return ``distribution_over_few`` of many runs; the same operations bit for bit as for one."""
     sums = sums - sums.min(axis=-1, keepdims=True)
     live = column(scale) > 0
     wide = np.where(live, column(scale), 1.0)
+    asked = sums + wide * np.array(costs)
+    asked -= asked.min(axis=-1, keepdims=True)
     root = np.sqrt(before)
     weight = before * root
-    guess = np.add.reduce((sums - wide / root) * weight, axis=-1) / np.add.reduce(weight, axis=-1)
-    lam, solved = solve_rows(sums[..., None, :], np.broadcast_to(wide, (*guess.shape, 1)), guess[..., None])
+    guess = np.add.reduce((asked - wide / root) * weight, axis=-1) / np.add.reduce(weight, axis=-1)
+    lam, solved = solve_rows(asked[..., None, :], np.broadcast_to(wide, (*guess.shape, 1)), guess[..., None])
     x, low = solved[..., 0, :], (solved[..., 0, :] < floor) & live
-    raised = np.where(low, lam + wide / math.sqrt(floor), sums)
+    raised = np.where(low, sums + (lam + wide / math.sqrt(floor) - asked), sums)
     x = np.where(x < floor, floor, x)
     p = np.where(live, x / np.add.reduce(x, axis=-1, keepdims=True), before)
     return Few(raised, p, np.where(live, wide / np.sqrt(p), 0.0))

@@ -366,7 +366,7 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: Int
 # over all arms. A record ends with a CRC-32 of its name, a colon and itself.
 
 FORMAT = 1
-_HEAD = struct.Struct("<BqdqqqddqqqdddIIBB")
+_HEAD = struct.Struct("<BqdqqqddqqqqdddIIBB")
 _BUCKET = struct.Struct("<qq")
 _FULL = 1
 

@@ -63,6 +63,12 @@ ALIKE_LOSSES = 100
 """Losses after which it says something that all were alike."""
 MANY_OUTSTANDING = 1000
 """Outstanding decisions from which on it says something that they are most of all."""
+MANY_SETTLED, MOST_ANSWERED = 200, 0.8
+"""Settled decisions after which it says something that more than this share was answered by events."""
+EVENTS_PER_ARM = 10
+"""Events that tell something, for each arm, before it is clear which is the best."""
+RARE, RARELY_ANSWERED = 20, 0.2
+"""Events worse than the default after which it says something that all were, and that few decisions had one."""
 
 
 class Hint(NamedTuple):
@@ -72,11 +78,14 @@ class Hint(NamedTuple):
     message: str
 
 
-def hints(ledger: Ledger, losses: LossRange, expiry: Expiry | None, mostly_surplus: bool) -> Iterator[Hint]:
+def hints(
+    learner: Mapping[str, Any], ledger: Ledger, losses: LossRange, expiry: Expiry | None, mostly_surplus: bool
+) -> Iterator[Hint]:
     """Yield the hints for a session.
 
     Parameters
     ----------
+    learner : as views show it
     ledger : counts of the session
     losses, expiry : of the session
     mostly_surplus : whether most of the latest events answered no outstanding decision
@@ -98,6 +107,23 @@ def hints(ledger: Ledger, losses: LossRange, expiry: Expiry | None, mostly_surpl
     if mostly_surplus:
         text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
         yield Hint("mostly_surplus", text)
+    if learner["kind"] == "multiscale_tsallis":
+        yield from _of_multiscale(ledger, expiry, learner["n_arms"])
+
+
+def _of_multiscale(ledger: Ledger, expiry: Expiry | None, n_arms: int) -> Iterator[Hint]:
+    """Yield the hints that only the learner which we recommend has; ``n_arms`` are live."""
+    settled, told = ledger.feedbacks + ledger.expired, ledger.telling
+    often = settled >= MANY_SETTLED and ledger.feedbacks > MOST_ANSWERED * settled
+    if often and expiry is not None and expiry.provisional:
+        yield Hint("answered_too_often", "Most decisions are answered: a provisional default only misleads.")
+    if ledger.slot >= SILENT_SLOTS and told < (needed := EVENTS_PER_ARM * n_arms):
+        then = f": clear at about slot {float(f'{ledger.slot * needed / told:.2g}'):.0f}" if told else ""
+        yield Hint("few_events", f"{told} events for {n_arms} arms are too few to know the best{then}.")
+    is_worse = ledger.above >= RARE and not ledger.below and ledger.feedbacks < RARELY_ANSWERED * settled
+    if is_worse and expiry is not None and expiry.loss is not None:
+        text = "Everything you report is worse than silence. Right for complaints; if these are clicks, post them"
+        yield Hint("rewards_rare_and_bad", f"{text} as the best reward.")
 
 
 def effective_arms(p: FloatArray) -> float:
@@ -159,7 +185,7 @@ def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Exp
         f"mean_{losses.word}": shown_mean(mean) if ledger.losses else None,
         "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
-        "hints": [hint._asdict() for hint in hints(ledger, losses, expiry, shown.mostly_surplus)],
+        "hints": [hint._asdict() for hint in hints(about["learner"], ledger, losses, expiry, shown.mostly_surplus)],
         **({} if shown.kept is None else {"segments": shown.kept}),
         **({} if shown.effective is None else {"effective_arms": shown.effective}),
     }

@@ -24,6 +24,7 @@ from ..errors import (
     UnknownSessionError,
 )
 from ..learners.base import FloatArray
+from ..learners.multiscale_tsallis import MultiscaleTsallis
 from ..serialization import summary as listed_fields
 from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
 from ..store.base import Added, ArmCounts, Listed, Snapshot, Store, add_counts, counts_of
@@ -225,9 +226,14 @@ async def arms_page(
         if counts.versions <= {snapshot.version}:
             break
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
+    shown: dict[str, Any] = {"probability": probabilities}
+    if isinstance(run.learner, MultiscaleTsallis):
+        shown["best_chance"] = run.learner.best_chance(run.state)
     rows, fair_yield = [], FairYield()
     for arm in arms:
-        rows.append(_row(run, probabilities.item(run.arms.positions[arm]), counts, arm))
+        position = run.arms.positions[arm]
+        of_arm = {name: None if each is None else float(each[position]) for name, each in shown.items()}
+        rows.append(_row(run, of_arm, counts, arm))
         await fair_yield()
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
@@ -299,11 +305,11 @@ def _named(run: ArmRun, arm: int) -> dict[str, Any]:
     return {"arm": arm, **label, "paused": arm in run.arms.paused}
 
 
-def _row(run: ArmRun, probability: float, counts: ReadCounts, arm: int) -> dict[str, Any]:
+def _row(run: ArmRun, shown: dict[str, Any], counts: ReadCounts, arm: int) -> dict[str, Any]:
     row = counts.rows[arm]
     return {
         **_named(run, arm),
-        "probability": probability,
+        **shown,
         "acts": int(counts.acts(arm)),
         "outstanding": counts.outstanding[arm],
         "feedbacks": int(row.feedbacks),

@@ -221,7 +221,9 @@ def check_state(run: Any, whole: WholeSession) -> None:
     agree("records", all(0 <= each.until <= LAST_SECOND for each in removed.values()))
     if hasattr(state, "lam"):
         scale = np.asarray(state.scales if hasattr(state, "scales") else state.scale)
-        depth = np.maximum(abs(state.sums).max(axis=-1), abs(state.lam))
+        rows, solved = np.atleast_2d(state.sums), np.size(state.lam)
+        agree("state.sums", rows[solved : solved + 2] >= 0)  # Counts, if there are any.
+        depth = np.maximum(abs(rows[:solved]).max(axis=-1), abs(state.lam))
         fits = (scale >= SHALLOWEST) & (depth <= DEEPEST * scale)
         agree("state.sums", (scale == 0) | fits, state.p >= SMALLEST)
     acts, n_records = times.acts.values(), len(run.stored_rows) + len(times.acts) + len(removed)

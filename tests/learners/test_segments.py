@@ -120,6 +120,28 @@ def test_what_readers_see_of_a_segment() -> None:
     assert read(player.moment("a"), segment, floor=0.2).min() >= 0.05
 
 
+@pytest.mark.parametrize(("part", "lost"), [(MultiscaleTsallis(3), 1), (CentredTsallis(3), 0)])
+def test_decisions_of_which_nothing_will_be_known_leave_the_scales_of_multiscale(part: Any, lost: int) -> None:
+    player, rng = Player(part), np.random.default_rng(6)
+    for turn in range(90):
+        name = "ab"[turn % 3 == 0]
+        player.open(name)
+        if turn % 9 == 1:
+            player.settle(name, arm := int(rng.integers(3)), float(arm))
+        elif turn % 9 < 5:
+            player.void(name, int(rng.integers(3)))
+        elif turn % 9 == 8:  # Two of "a" expire.
+            player.part = player.layer.part.expire(player.part, 2)
+            player.segments["a"] = given_up(player.segments["a"], 2, dropped=True)
+    player.open("a")
+    shared, segment = player.shared, player.segments["a"]
+    v = (shared.variance_sum + shared.variance_max) / (shared.events + 1)
+    # Of 91 slots 40 were void and 20 expired; of the 61 of "a" 20 and 20.
+    dropped, own = (40 + 20) * lost, (20 + 20) * lost
+    assert shared.scale == pytest.approx(np.sqrt(max(91 - dropped, shared.events) * v))
+    assert segment.scale == pytest.approx(np.sqrt((max(61 - own, segment.events) + 91) * v))
+
+
 PARTS = [CentredTsallis, MultiscaleTsallis]
 
 

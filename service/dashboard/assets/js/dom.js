@@ -52,6 +52,9 @@ export const HINTS = {
   equal_losses: "Report what differs between arms: also what was not clicked, as a loss, or with an expiry and a default.",
   mostly_surplus: "Report each event once, with an event_id, and as losses of the decisions that this session made.",
   growing_outstanding: "Give the session an expiry (PATCH /v1/sessions/{id}), or also report when nothing happened.",
+  answered_too_often: "Create the session again with \"provisional\": false in its expiry, or with the default null.",
+  few_events: "Wait, show fewer arms, or count something that happens more often.",
+  rewards_rare_and_bad: "If the events are good news, swap the ends of reward_range or loss_range, or of what is posted.",
 };
 
 export const badges = (hints) =>

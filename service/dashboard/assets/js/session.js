@@ -196,6 +196,7 @@ export class SessionPage {
     const columns = [
       { key: "index", title: "Arm", head: true, wide: true, value: (row) => row.arm, cell: name },
       { key: "probability", title: "Share", numeric: true, value: (row) => row.probability, cell: (row) => percent(row.probability) },
+      ...(view.learner.kind === "multiscale_tsallis" ? [{ key: "chance", title: "Best", numeric: true, value: (row) => row.best_chance, cell: (row) => percent(row.best_chance) }] : []),
       { key: "acts", title: "Acts", numeric: true, value: (row) => row.acts, cell: (row) => number(row.acts) },
       { key: "outstanding", title: "Outstanding", numeric: true, value: (row) => row.outstanding, cell: (row) => number(row.outstanding) },
       { key: "feedbacks", title: "Feedback", numeric: true, value: (row) => row.feedbacks, cell: (row) => number(row.feedbacks) },
