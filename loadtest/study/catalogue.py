@@ -9,7 +9,7 @@ from typing import Any
 
 from loadtest.replay.jester import BEST, WORST, read_jester
 from loadtest.replay.worlds import CLICK_ABOVE
-from loadtest.study.worlds import World, beta, between, day_and_night, drifting, gap, growing, switching, table
+from loadtest.study.worlds import World, beta, between, bots, daily, drifting, gap, growing, novel, switching, table
 
 FULL, CLICKS, CHANGES, WEARY, STALLS = "full", "clicks", "changes", "weary", "stalls"
 LIBRARIES = "libraries"
@@ -39,6 +39,7 @@ def _full() -> list[World]:
     constant, one = ("constant", 50), gap(0.5, 0.4)
     ten = partial(World, arms=10, slots=8000, chances=gap(0.6, 0.4), delay=constant)
     paper = partial(World, slots=8000, delay=("paper", 0))
+    rated = partial(ten, chances=between(0.3, 0.7), delay=("spread", 100), window=1000, null=True)
     return [
         paper("2 arms, gap .1, paper's delays", 2, chances=gap(0.55, 0.45)),
         paper("10 arms, gap .01, paper's delays", 10, chances=gap(0.51, 0.5)),
@@ -50,6 +51,8 @@ def _full() -> list[World]:
         ten("10 arms, gap .2, 20 % lost", lost=0.2),
         ten("10 arms, gap .2, 10 % doubled", doubled=0.1),
         ten("10 arms, gap .2, in bursts of 500", delay=("burst", 500)),
+        ten("10 arms, gap .2, posted nightly, T 20,000", delay=("burst", 2000), slots=20_000),
+        rated("10 arms, .3 to .7, 5 % answered, null default, T 20,000", slots=20_000, lost=0.95),
     ]
 
 
@@ -66,11 +69,14 @@ def _clicks() -> list[World]:
         third("2 items, 6 % and 5 %, W 1,000, mean W/3", arms=2, chances=gap(0.06, 0.05)),
         third("50 items, Beta(2, 30), W 1,000, mean W/3", arms=50, chances=rare),
         third("1,000 items, Beta(2, 30), W 1,000", arms=1000, slots=4000, chances=rare, few=True),
+        third("1,000 items, Beta(2, 30), W 1,000, T 30,000", arms=1000, slots=30_000, chances=rare, few=True),
         World("10 items, Beta(2, 30), W 10,000, mean W/3", 10, 20_000, rare, ("spread", 3333), 10_000),
         tenth("10 items, Beta(5, 20), W 2,000, Pareto", delay=("pareto", 40)),
         tenth("10 items, Beta(2, 30), W 2,000, 10 % lost", chances=rare, lost=0.1),
         tenth("10 items, Beta(5, 20), W 2,000, 10 % doubled", doubled=0.1),
         tenth("10 items, Beta(5, 20), W 2,000, in bursts of 500", delay=("burst", 500)),
+        World("10 items, Beta(5, 20), W 4,000, nightly", 10, 20_000, beta(5, 20), ("burst", 2000), 4000),
+        tenth("10 items, Beta(5, 20), W 2,000, bots", chances=bots(beta(5, 20), 1000, 100)),
         ten("10 items, Beta(5, 20), W 200, all at .9 W", window=200, delay=("constant", 180)),
         tenth("10 items, Beta(2, 30), W 2,000, all at .9 W", chances=rare, delay=("constant", 1800)),
         soon("10 items, 85 to 95 %, W 500, mean W/3", 10, chances=between(0.85, 0.95)),
@@ -84,17 +90,20 @@ def _changes() -> list[World]:
     ten = partial(World, arms=10, slots=8000, delay=("constant", 50))
     clicks = partial(World, arms=10, slots=8000, delay=("spread", 333), window=1000)
     moved, moved_clicks = switching(gap(0.6, 0.4), 2000), switching(gap(0.15, 0.05), 4000)
-    by_day = day_and_night(between(0.05, 0.25), 2400)
+    by_day = daily(between(0.05, 0.25), 2400)
+    replaced = partial(clicks, arms=20, chances=beta(5, 20), changes={400 * turn: (0, 1) for turn in range(1, 20)})
     return [
         ten("10 arms, .6 and .4, moved every 2,000", chances=moved),
         ten("10 arms, .6 and .4, growing blocks", chances=growing(gap(0.6, 0.4), 500)),
         ten("10 arms, drifting, delay 50", chances=drifting(0.3, 0.7, 4000)),
-        ten("10 arms, day and night, delay 50", chances=day_and_night(between(0.2, 0.9), 2400)),
+        ten("10 arms, day and night, delay 50", chances=daily(between(0.2, 0.9), 2400)),
         ten("10 arms, 4 join, 2 leave, delay 50", chances=between(0.3, 0.7), changes=coming),
         clicks("10 items, 15 % and 5 %, moved every 4,000, W 1,000", chances=moved_clicks),
         clicks("10 items, 5 to 25 %, day and night, W 1,000", chances=by_day),
         clicks("10 items, drifting, W 1,000", chances=drifting(0.05, 0.25, 4000)),
         clicks("10 items, 4 join, 2 leave, W 1,000", chances=between(0.05, 0.25), changes=coming),
+        replaced("20 items, one replaced every 400, W 1,000"),
+        replaced("20 items, the same, new ones clicked twice, W 1,000", chances=novel(beta(5, 20), 20, 400, 500)),
     ]
 
 

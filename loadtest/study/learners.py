@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from loadtest.errors import LoadTestError
 from loadtest.study.catalogue import CHANGES, FULL, LIBRARIES, STALLS, WEARY
 from loadtest.study.peers import MabWiser, PeerPlayer, Policy, Vowpal, river_greedy, river_thompson, river_ucb
-from loadtest.study.players import AnytimeDexp3, Player, ServicePlayer, Thompson, Uniform
+from loadtest.study.players import AnytimeDexp3, Greedy, Player, ServicePlayer, Thompson, Uniform
 from loadtest.study.tsallis import CentredTsallis, MultiscaleTsallis
 from loadtest.study.worlds import Drawn, World
 from service.learners import REGISTRY
@@ -42,10 +42,12 @@ def _ours(player: Callable[..., Player], **options: bool) -> Callable[[Drawn], P
     return lambda drawn: player(drawn.runs, drawn.world.arms, _default(drawn), **options)
 
 
-def _thompson(*, provisional: bool) -> Callable[[Drawn], Player]:
-    return lambda drawn: Thompson(
-        drawn.runs, drawn.world.arms, _default(drawn), provisional=provisional, seed=drawn.seeds[0]
-    )
+def _counting(player: type[Thompson], *, provisional: bool) -> Callable[[Drawn], Player]:
+    def build(drawn: Drawn) -> Player:
+        names = [world.name for world in drawn.worlds]
+        return player(drawn.runs, drawn.world.arms, _default(drawn), names, provisional=provisional)
+
+    return build
 
 
 def _peer(make: Callable[[int, int], Policy]) -> Callable[[Drawn], Player]:
@@ -97,8 +99,9 @@ ENTRIES = (
     Entry("multiscale_waiting", "multiscale Tsallis, waiting", _ours(MultiscaleTsallis), _on_clicks),
     Entry("centred_tsallis", "centred Tsallis", _ours(CentredTsallis), _everywhere),
     Entry("dexp3", "DEXP3, anytime", _ours(AnytimeDexp3), _over_all_arms),
-    Entry("thompson", "Thompson", _thompson(provisional=False), _everywhere),
-    Entry("thompson_provisional", "Thompson, provisional", _thompson(provisional=True), _on_clicks),
+    Entry("thompson", "Thompson", _counting(Thompson, provisional=False), _everywhere),
+    Entry("thompson_provisional", "Thompson, provisional", _counting(Thompson, provisional=True), _on_clicks),
+    Entry("greedy", "epsilon-greedy", _counting(Greedy, provisional=True), _everywhere),
     Entry("dexp3_theorem", "DEXP3, theorem", _service("dexp3"), _for_comparison, alone=True),
     Entry("exp3", "EXP3", _service("exp3"), _for_comparison, alone=True),
     Entry("exp3_current", "EXP3 with current p", _service("exp3_current"), _for_comparison, alone=True),

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from loadtest.figures import panels_in
+from loadtest.study import tables as shown_by
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, worlds
 from loadtest.study.cells import save
 from loadtest.study.learners import ENTRIES, MULTISCALE
-from loadtest.study.tables import MAIN, NAMES, STALLED, SURE, World, by_world, markdown, of_group, tables
+from loadtest.study.tables import MAIN, NAMES, ON_CLICKS, STALLED, SURE, World, by_world, markdown, of_group
 
 PRINT_DPI = 300
 WIDTH = 7.0
@@ -24,9 +25,8 @@ TITLE_WIDTH = 24
 """Letters in a line above a narrow panel."""
 GROWTH_WORLDS = ("10 arms, gap .2, delay 50", "10 arms, .6 and .4, moved every 2,000")
 COLOURS = {MULTISCALE: "#d55e00", "multiscale_waiting": "#e69f00", "centred_tsallis": "#009e73"}
-COLOURS |= {"dexp3": "#0072b2", "thompson": "#4d4d4d", "thompson_provisional": "#999999"}
-MARKERS = dict(zip(COLOURS, "oDsv^<", strict=True))
-CLICK_LEARNERS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "thompson", "thompson_provisional")
+COLOURS |= {"dexp3": "#0072b2", "thompson": "#4d4d4d", "thompson_provisional": "#999999", "greedy": "#cc79a7"}
+MARKERS = dict(zip(COLOURS, "oDsv^<P", strict=True))
 
 
 def worlds_of(figure: str, worlds: Sequence[World]) -> list[World]:
@@ -46,7 +46,7 @@ def draw_all(worlds: Sequence[World], folder: Path) -> list[str]:
     """Draw the figures that have worlds, as .svg and .png, and return their names."""
     drawers: dict[str, Callable[[list[Any], list[World]], None]] = {
         "study_losses": lambda axes, shown: _draw_dots(axes[0], shown, MAIN),
-        "study_clicks": lambda axes, shown: _draw_dots(axes[0], shown, CLICK_LEARNERS),
+        "study_clicks": lambda axes, shown: _draw_dots(axes[0], shown, ON_CLICKS),
         "study_growth": _draw_growth,
         "study_stalls": _draw_stalls,
     }
@@ -117,14 +117,8 @@ LINE = 118
 TEMPLATE = Path(__file__).with_name("page.md")
 PLACE = re.compile(r"\{(table|figure) (\w+)(?:: (.*))?\}")
 """Where the template has a table, or a figure with its caption."""
-RIVALS = {
-    "uniform": "uniform play",
-    "dexp3": "DEXP3 at its anytime rates",
-    "centred_tsallis": "`centred_tsallis`",
-    "multiscale_waiting": "itself when it waits for the window",
-    "thompson": "Thompson sampling",
-    "thompson_provisional": "Thompson sampling with the provisional default",
-}
+INSTEAD = ("thompson", "thompson_provisional", "greedy", *shown_by.LIBRARY_LEARNERS)
+"""What a user could install or write instead of this service."""
 
 
 def section(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -135,7 +129,7 @@ def section(results: Mapping[str, Mapping[str, Any]]) -> str:
     results : as ``cells.load`` reads them
     """
     found = _in_order(by_world(results))
-    made = tables(found)
+    made = shown_by.tables(found)
 
     def fill(place: re.Match[str]) -> str:
         kind, name, caption = place.groups()
@@ -145,7 +139,12 @@ def section(results: Mapping[str, Mapping[str, Any]]) -> str:
         return f"![{caption}. {seeds_text(shown)}](results/{name}.png)" if shown else ""
 
     values = {
-        "losses": losses(found),
+        "losses": _losses(found),
+        "wins": _wins(found),
+        "lost": (lost := sum(any(world.worse(MULTISCALE, key) for key in INSTEAD) for world in found)),
+        "share": round(100 * lost / len(found)),
+        "sure": f"{SURE:.0f}",
+        "uniform": sum(world.worse(MULTISCALE, "uniform") for world in found),
         "not_played": _not_played(found),
         "worlds": len(found),
         "clicks": sum(" W " in world.name or "clicks" in world.name for world in found),
@@ -154,7 +153,7 @@ def section(results: Mapping[str, Mapping[str, Any]]) -> str:
     }
     begin, *parts = TEMPLATE.read_text("utf-8").strip().split("\n\n### ")
     texts = [text.format(**values) for text in begin.split("\n\n")]
-    texts[1] = wrapped(texts[1])
+    texts = [text if " | " in text else wrapped(text) for text in texts]
     for part in parts:
         if (place := PLACE.search(part)) and place[2] in made:
             texts += f"### {PLACE.sub(fill, part)}".split("\n\n")
@@ -170,21 +169,22 @@ def _catalogue() -> list[Any]:
     return [world for group in worlds(None).values() for world in group]
 
 
-def losses(found: Sequence[World]) -> str:
-    """Say first to whom multiscale Tsallis loses, and in how many worlds."""
-    ours = [world for world in found if MULTISCALE in world.cells]
-    begin = (
-        f"**Where we lose.** `multiscale_tsallis`, which we recommend, was played in {len(ours)} worlds. "
-        f"In so many of them it is worse, or better, than another by more than {SURE:.0f} standard errors "
-        "of the difference in the same runs; what is better is **bold** in the tables:"
-    )
-    rows = [["than", "worse", "better", "of"]]
-    for rival, name in RIVALS.items():
-        if both := [world for world in ours if world.excess(MULTISCALE, rival) is not None]:
-            lost = sum(world.worse(MULTISCALE, rival) for world in both)
-            won = "" if rival == "uniform" else str(sum(world.worse(rival, MULTISCALE) for world in both))
-            rows.append([name, str(lost), won, str(len(both))])
-    return f"{wrapped(begin)}\n\n{markdown(rows)}"
+def _losses(found: Sequence[World]) -> str:
+    """Return a table of the worlds in which another learner is surely better than multiscale Tsallis."""
+    rows = [["world", "ours", "best other", "standard errors"]]
+    for world in found:
+        gaps = {key: world.excess(MULTISCALE, key)[0] for key in NAMES if world.worse(MULTISCALE, key)}
+        if best := max(gaps, key=lambda key: gaps[key], default=""):
+            other = f"{world.text(best)}, {NAMES[best]}"
+            name = f"{world.name} \\*" if "uniform" in gaps else world.name
+            rows.append([name, world.text(MULTISCALE), other, f"{world.surely(MULTISCALE, best):.1f}"])
+    return markdown(rows)
+
+
+def _wins(found: Sequence[World]) -> str:
+    """Say how often multiscale Tsallis is surely better than the other learners of the tables."""
+    counts = {key: [world.worse(key, MULTISCALE) for world in found if key in world.cells] for key in ON_CLICKS[1:]}
+    return "; ".join(f"{NAMES[key]} in {sum(wins)} of {len(wins)}" for key, wins in counts.items() if wins)
 
 
 def wrapped(text: str) -> str:
@@ -194,23 +194,14 @@ def wrapped(text: str) -> str:
 
 def _not_played(found: Sequence[World]) -> str:
     """Say what of the whole study is not among the results."""
-    full = {world.name: world for world in _catalogue()}
-    shorter = [world for world in found if world.name in full and world.slots < full[world.name].slots]
-    played = {world.name for world in found}
-    notes = []
-    if shorter:
-        slots = max(world.slots for world in shorter)
-        seeds = max((world.seeds for world in shorter if world.group != STALLS), default=0)
-        notes.append(
-            f"{len(shorter)} worlds were cut to {slots:,} slots{f' and {seeds} seeds' * (seeds > 0)} for this page"
-        )
-    if missing := [name for name in full if name not in played]:
-        notes.append("these worlds were not played: " + "; ".join(missing))
+    slots = {world.name: world.slots for world in found}
+    missing = [world.name for world in _catalogue() if slots.get(world.name, 0) < world.slots]
     keys = {key for world in found for key in world.cells}
-    if unseen := [entry.name for entry in ENTRIES if entry.key not in keys]:
-        notes.append("these learners did not play at all: " + ", ".join(unseen))
-    text = f"**Not the whole study.** For want of time {', and '.join(notes)}. The command plays all."
-    return wrapped(text) if notes else ""
+    missing += [entry.name for entry in ENTRIES if entry.key not in keys]
+    text = (
+        f"For want of time these were not played, or not to the end: {'; '.join(missing)}. The command plays all."
+    )
+    return f"**Not the whole study.** {text}" if missing else ""
 
 
 def seeds_text(found: Sequence[World]) -> str:

@@ -14,6 +14,8 @@ from service.learners.dexp3 import ANYTIME_SCALE
 from service.learners.maths import add_arms, remove_arms
 
 Mask = NDArray[np.bool_]
+EXPLORED = 30
+"""Slots for each arm in which epsilon-greedy draws uniformly first."""
 
 
 class Turn(NamedTuple):
@@ -114,24 +116,27 @@ class Thompson(Player):
     Parameters
     ----------
     provisional : whether the default loss is learned at the act and replaced by what comes within the window
-    seed : of the samples
+    names : of the worlds, which have equally many runs; the samples of each depend on its name alone
     """
 
-    def __init__(
-        self, runs: int, arms: int, default: float | None, *, provisional: bool = False, seed: int = 0
-    ) -> None:
+    def __init__(self, runs: int, arms: int, default: float | None, names: list[str], *, provisional: bool) -> None:
         super().__init__(default)
         self._provisional = provisional
         self._counts = np.ones((2, runs, arms))
-        self._random = np.random.default_rng([seed, 7])
+        self._sources = [np.random.default_rng([7, *map(ord, name)]) for name in names]
         self._all = np.arange(runs)
 
+    def scores(self, turn: Turn) -> FloatArray:  # noqa: ARG002 - others explore by it
+        """Return what is greatest for the arm that is shown, shape (runs, arms)."""
+        parts = np.split(self._counts, len(self._sources), axis=1)
+        return np.concatenate([source.beta(*part) for source, part in zip(self._sources, parts, strict=True)])
+
     def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
-        sampled = self._random.beta(self._counts[0], self._counts[1])
+        scores = self.scores(turn)
         if turn.eligible is not None:
-            sampled = np.where(turn.eligible, sampled, -1.0)
-        arms = sampled.argmax(axis=1)
-        p = np.zeros(sampled.shape)
+            scores = np.where(turn.eligible, scores, -1.0)
+        arms = scores.argmax(axis=1)
+        p = np.zeros(scores.shape)
         p[self._all, arms] = 1.0
         if self._provisional and self.default is not None:
             self._learn(self._all, arms, self.default, 1.0)
@@ -153,6 +158,19 @@ class Thompson(Player):
     def _change(self, removed: IntArray | None, added: int) -> None:
         kept = self._counts if removed is None else np.delete(self._counts, removed, axis=2)
         self._counts = np.concatenate([kept, np.ones((*kept.shape[:2], added))], axis=2)
+
+
+class Greedy(Thompson):
+    """Epsilon-greedy: in slot t a share min(1, 30 K/t) of draws is uniform, the others show the best mean."""
+
+    _t = 0
+
+    def scores(self, turn: Turn) -> FloatArray:
+        self._t += 1
+        means: FloatArray = self._counts[0] / self._counts.sum(axis=0)
+        explores = turn.v * self._t < EXPLORED * means.shape[1]
+        means[explores, draw(uniform_over(means.shape, turn.eligible), turn.u)[explores]] = np.inf
+        return means
 
 
 class AnytimeDexp3(Player):

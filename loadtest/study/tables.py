@@ -59,7 +59,7 @@ class World(NamedTuple):
     def figure(self, learner: str) -> Figure | None:
         """Return a learner's cell; None where it was not played."""
         if learner not in self.cells:
-            return None
+            return Figure(100.0, 0.0, 0.0) if learner == "uniform" else None
         if self.group == WEARY:
             share = 100 * np.array(self.cells[learner]["reward"]) / np.mean(self.cells["uniform"]["reward"])
             return Figure(float(share.mean()), _error(share), 0.0)
@@ -67,17 +67,20 @@ class World(NamedTuple):
         share = 100 * regret / uniform.mean()
         return Figure(float(share.mean()), _error(share), float((regret > STALLED * uniform).mean()))
 
-    def excess(self, learner: str, other: str) -> tuple[float, float] | None:
+    def text(self, learner: str) -> str:
+        """Return what a table says of a learner."""
+        figure = self.figure(learner)
+        return NOT_PLAYED if figure is None else figure.text
+
+    def excess(self, learner: str, other: str) -> tuple[float, float]:
         """Return how much more regret a learner has than another in the same runs, and its standard error.
 
-        Both are in per cent of uniform play's regret, or where arms wear out of its clicks; None where one of the
+        Both are in per cent of uniform play's regret, or where arms wear out of its clicks; nan where one of the
         two was not played. ``other`` may be uniform play anywhere.
         """
         if learner not in self.cells or (other != "uniform" and other not in self.cells):
-            return None
+            return np.nan, np.nan
         if self.group == WEARY:
-            if other not in self.cells:
-                return None
             gaps = np.array(self.cells[other]["reward"]) - np.array(self.cells[learner]["reward"])
             gaps = 100 * gaps / np.mean(self.cells["uniform"]["reward"])
         else:
@@ -85,10 +88,14 @@ class World(NamedTuple):
             gaps = 100 * (self.regret(learner) - before) / self.uniform().mean()
         return float(gaps.mean()), _error(gaps)
 
+    def surely(self, learner: str, other: str) -> float:
+        """Return by how many standard errors of the difference a learner is worse; nan if one was not played."""
+        gap, error = self.excess(learner, other)
+        return gap / max(error, 1e-9)
+
     def worse(self, learner: str, other: str) -> bool:
         """Whether a learner is worse than another by more than ``SURE`` standard errors of the difference."""
-        excess = self.excess(learner, other)
-        return excess is not None and excess[0] > SURE * excess[1] and excess[0] > 0
+        return self.surely(learner, other) > SURE
 
 
 def _error(values: FloatArray) -> float:
@@ -109,8 +116,8 @@ def by_world(results: Mapping[str, Mapping[str, Any]]) -> dict[str, World]:
 
 NAMES = {entry.key: entry.name for entry in ENTRIES}
 NOT_PLAYED = "-"
-MAIN = (MULTISCALE, "centred_tsallis", "dexp3", "thompson")
-ON_CLICKS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "dexp3", "thompson", "thompson_provisional")
+MAIN = (MULTISCALE, "centred_tsallis", "dexp3", "thompson", "greedy")
+ON_CLICKS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "thompson", "thompson_provisional", "greedy")
 LIBRARY_LEARNERS = tuple(entry.key for entry in ENTRIES if entry.needs)
 
 
@@ -122,12 +129,8 @@ def table(worlds: Sequence[World], learners: Sequence[str]) -> str:
     shown = [learner for learner in learners if any(learner in world.cells for world in worlds)]
     rows = [["world", *(NAMES.get(learner, learner) for learner in shown)]]
     for world in worlds:
-        figures = [world.figure(learner) for learner in shown]
-        if any(figures):
-            texts = [NOT_PLAYED if figure is None else figure.text for figure in figures]
-            better = [world.worse(MULTISCALE, learner) for learner in shown]
-            marked = [f"**{text}**" if bold else text for text, bold in zip(texts, better, strict=True)]
-            rows.append([_named(world, worlds), *marked])
+        texts = [(world.text(learner), world.worse(MULTISCALE, learner)) for learner in shown]
+        rows.append([_named(world, worlds), *(f"**{text}**" if better else text for text, better in texts)])
     return markdown(rows)
 
 
@@ -151,9 +154,7 @@ def _named(world: World, worlds: Sequence[World]) -> str:
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
     """Return rows, the first of them the head, as a Markdown table."""
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "|" + "---|" * len(rows[0]))
-    return "\n".join(lines)
+    return "\n".join(" | ".join(row) for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
 def of_group(worlds: Iterable[World], *groups: str) -> list[World]:

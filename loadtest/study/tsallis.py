@@ -35,7 +35,7 @@ class Moments:
     """Counts and moments of the losses of each run, shape (runs,)."""
 
     def __init__(self, runs: int) -> None:
-        self.events = np.zeros(runs, dtype=np.int64)
+        self.events, self.dropped = np.zeros((2, runs), dtype=np.int64)
         self.mean, self.square_sum, self.square_max, self.size_sum, self.delay_sum = np.zeros((5, runs))
 
     def open(self, outstanding: IntArray) -> None:
@@ -44,8 +44,9 @@ class Moments:
         self.known, self.shift = self.events > 0, self.mean.copy()
 
     def squares(self, t: int) -> tuple[FloatArray, FloatArray]:
-        """Return (V + M)/(n + 1) where an event came, and max(t, n)."""
-        return (self.square_sum + self.square_max) / (self.events + 1), np.maximum(t, self.events).astype(float)
+        """Return (V + M)/(n + 1) where an event came, and max(t - those dropped, n)."""
+        slots = np.maximum(t - self.dropped, self.events).astype(float)
+        return (self.square_sum + self.square_max) / (self.events + 1), slots
 
     def delayed(self) -> FloatArray:
         """Return D (A/n)^2."""
@@ -260,7 +261,9 @@ class MultiscaleTsallis(Player):
         self._moments.correct(runs, losses, self.default)
 
     def expire(self, runs: IntArray, arms: IntArray, slots: IntArray) -> None:
-        if not self._provisional:
+        if self.default is None:
+            self._moments.dropped[runs] += 1
+        elif not self._provisional:
             super().expire(runs, arms, slots)
 
     def _change(self, removed: IntArray | None, added: int) -> None:

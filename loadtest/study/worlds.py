@@ -28,6 +28,7 @@ class World:
     chances : makes ``Chances`` of one seed
     delay : name of a delay and its parameter, see ``delays_of``
     window : slots after which a decision without a click counts as none; None: all losses are reported
+    null : whether a decision without an event counts for nothing then, and losses of all kinds are reported
     lost, doubled : shares of events that never come, or come twice
     places : items shown in a slot, all different
     barred : whether most arms are barred in a slot: 30 % of arms are eligible
@@ -53,11 +54,12 @@ class World:
     visitors: bool = False
     ratings: bool = False
     few: bool = False
+    null: bool = False
 
     @property
     def clicks(self) -> bool:
         """Whether only clicks are reported."""
-        return self.window is not None
+        return self.window is not None and not self.null
 
     @property
     def all_arms(self) -> int:
@@ -129,7 +131,7 @@ def _one(
     chances = [world.chances(source, world.all_arms) for source in sources]
     uniforms = [_stack(sources, shape) for _ in range(3)]
     lost, doubled = _stack(sources, shape) < world.lost, _stack(sources, shape) < world.doubled
-    if world.clicks:
+    if world.window is not None:
         late = np.stack([delays_of(world, source, shape) for source in sources], axis=-1)
     else:
         # What every run of a world has in common, the service's own code can play for all runs at once.
@@ -262,6 +264,32 @@ def _in_blocks(of: Maker, block_of: Callable[[int], int]) -> Maker:
     return make
 
 
+def bots(of: Maker, every: int, length: int) -> Maker:
+    """In the last slots of every so many, all that is shown is clicked."""
+    return _later(of, lambda rates, t: rates if t % every < every - length else np.ones(len(rates)))
+
+
+def novel(of: Maker, first: int, every: int, memory: float) -> Maker:
+    """Double the chances of what is new, and less with its age; after the first arms one comes every so often."""
+
+    def at(rates: FloatArray, t: int) -> FloatArray:
+        age = t - every * np.maximum(np.arange(len(rates)) - first + 1, 0)
+        chances: FloatArray = np.minimum(rates * (1 + np.exp(-np.maximum(age, 0) / memory)), 1.0)
+        return chances
+
+    return _later(of, at)
+
+
+def _later(of: Maker, at: Callable[[FloatArray, int], FloatArray]) -> Maker:
+    """Let chances that stay be changed by the slot."""
+
+    def make(source: np.random.Generator, arms: int) -> Chances:
+        rates = of(source, arms)(1)
+        return lambda t: at(rates, t)
+
+    return make
+
+
 def drifting(low: float, high: float, period: int) -> Maker:
     """Each chance swings between low and high, with a period of its own near ``period``."""
 
@@ -273,7 +301,7 @@ def drifting(low: float, high: float, period: int) -> Maker:
     return make
 
 
-def day_and_night(of: Maker, period: int) -> Maker:
+def daily(of: Maker, period: int) -> Maker:
     """All chances fall by half at night and rise again, and half of the arms are worth half as much by day."""
 
     def make(source: np.random.Generator, arms: int) -> Chances:

@@ -210,6 +210,76 @@ async def test_a_sick_session_says_so_and_no_other(client, clock, expiry, acts, 
     assert await hints(client) == found
 
 
+NULL, LOSSES = {"expiry": {"default_loss": None}}, {"loss_range": [0, 1]}
+RIGHT = {"expiry": {"default_loss": 1}} | LOSSES
+ALL_SHOWN: list[tuple[str, int, float, list[float], dict[str, Any], set[str]]] = [
+    # What is sick, arms, share of answers, their losses, what else the session is created with.
+    ("clicks are the worst loss", 5, 0.05, [1], {"expiry": {"default_loss": 0}} | LOSSES, RARE),
+    ("nothing: clicks are the best", 5, 0.05, [0], RIGHT, set()),
+    ("nothing: some answers are better than silence", 5, 0.05, [0, 1], {"expiry": {"default_loss": 0.5}}, set()),
+    ("many arms at 1 %", 1000, 0.01, [0], RIGHT, FEW),
+    ("nothing: few arms", 10, 0.1, [0], RIGHT, set()),
+    ("95 % rated, provisional", 5, 0.95, [0, 0.3, 1], RIGHT, OFTEN),
+    ("nothing: half are rated", 5, 0.5, [0, 0.3, 1], RIGHT, set()),
+    (
+        "nothing: 95 % rated, waiting",
+        5,
+        0.95,
+        [0, 0.3, 1],
+        {"expiry": {"default_loss": 1, "provisional": False}},
+        set(),
+    ),
+    ("nothing: 95 % rated, nothing is assumed", 5, 0.95, [0, 0.3, 1], NULL, set()),
+    ("nothing: 5 % rated, nothing is assumed", 5, 0.05, [0, 0.3, 1], NULL, set()),
+    # Counts can't tell these: each click settles a decision, and the learner follows any unit.
+    ("each click comes twice", 5, 0.05, [0, 0], RIGHT, set()),
+    ("a unit of a thousandth", 5, 0.05, [0.999], RIGHT, set()),
+]
+
+
+@pytest.mark.parametrize(("sick", "arms", "share", "losses", "fields", "found"), ALL_SHOWN)
+@pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(1, 10), marks=pytest.mark.slow)], ids=["one", "nine"]
+)
+async def test_counts_tell_what_is_sick_and_healthy_sessions_show_nothing(
+    client, clock, seeds, sick, arms, share, losses, fields, found
+):
+    for seed in seeds:
+        random = np.random.default_rng(seed)
+        learner = {"kind": "multiscale_tsallis", "n_arms": arms}
+        fields["expiry"]["after_seconds"] = WINDOW
+        await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "seed": seed} | fields)
+        for _ in range(10):
+            actions = (await client.post(f"{PATH}/acts", json={"count": 200})).json()["actions"]
+            told = [{"arm": each["arm"]} for each in actions if random.random() < share]
+            repeats = 2 if sick == "each click comes twice" else 1
+            events = [event | {"loss": float(random.choice(losses))} for event in told for _ in range(repeats)]
+            await client.post(f"{PATH}/feedbacks?on_surplus=skip", json={"events": events})
+            clock.now += 1.1 * WINDOW
+        assert {hint["code"] for hint in (await client.get(PATH)).json()["hints"]} == found, (sick, seed)
+        await client.delete(PATH)
+
+
+@pytest.mark.slow
+async def test_it_learns_from_one_answer_in_twenty(client, clock):
+    """What expires at a null default does not count in the scales; if it did, the share would be .27."""
+    rates, uniform, shares = np.linspace(0.2, 0.8, 5), 0.3, []
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        await open_session(client, 5, 0, RATINGS, seed=seed)
+        shown = []
+        for _ in range(30):
+            actions = (await client.post(f"{PATH}/acts", json={"count": 200})).json()["actions"]
+            arms = [each["arm"] for each in actions]
+            events = [{"arm": k, "reward": int(random.random() < rates[k])} for k in arms if random.random() < 0.05]
+            await client.post(f"{PATH}/feedbacks", json={"events": events})
+            clock.now += 1.1 * WINDOW
+            shown += arms
+        shares.append((rates.max() - rates[shown].mean()) / uniform)
+        await client.delete(PATH)
+    assert np.mean(shares) < 0.22, shares
+
+
 async def test_too_few_events_say_when_it_will_be_clear(client):
     await open_session(client, 5, 99, CLICKS)
     assert await hints(client) == set()

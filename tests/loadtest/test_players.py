@@ -34,13 +34,13 @@ def test_with_all_losses_reported(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provisional", [True, False])
-def test_with_clicks_and_a_window(provisional: bool) -> None:
+@pytest.mark.parametrize(("default", "provisional"), [(1.0, True), (1.0, False), (None, False)])
+def test_with_clicks_and_a_window(default: float | None, provisional: bool) -> None:
     """A session with buckets of time expires later by a 64th of its window at most: here never in between."""
     slots, window, seed = 200, 64, 5
     spec = REGISTRY["multiscale_tsallis"].model_validate({"kind": "multiscale_tsallis", "n_arms": ARMS})
-    run = start_run(Params(spec, seed, expiry=Expiry(float(window), 1.0, provisional)))
-    player = MultiscaleTsallis(1, ARMS, 1.0, provisional=provisional)
+    run = start_run(Params(spec, seed, expiry=Expiry(float(window), default, provisional)))
+    player = MultiscaleTsallis(1, ARMS, default, provisional=provisional)
     random, one = np.random.default_rng(0), np.zeros(1, dtype=np.int64)
     due: dict[int, list[int]] = {}
     for t in range(1, slots + 1):
@@ -57,8 +57,9 @@ def test_with_clicks_and_a_window(provisional: bool) -> None:
         if random.random() < (0.5 if action.arm == 2 else 0.1):
             due.setdefault(t + 7, []).append(action.arm)
         for arm in due.pop(t, ()):
-            run.settle(ArmFeedback(arm, 0.0))
-            player.settle(one, np.array([arm]), np.zeros(1), one)
+            loss = float(default is None and random.random() < 0.5)
+            run.settle(ArmFeedback(arm, loss))
+            player.settle(one, np.array([arm]), np.array([loss]), one)
 
 
 @pytest.mark.slow

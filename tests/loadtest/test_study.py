@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 from loadtest.commands import app
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, WEARY, shortened, worlds
 from loadtest.study.cells import Game, Size, batches, cells_of, load, play, run
-from loadtest.study.learners import ENTRIES
+from loadtest.study.learners import ENTRIES, chosen
 from loadtest.study.page import MARKS, page_with, section
-from loadtest.study.players import Player, Thompson, Turn, Uniform, rounds
-from loadtest.study.tsallis import MultiscaleTsallis
-from loadtest.study.worlds import Drawn, World, gap, growing, switching
+from loadtest.study.players import Greedy, Player, Thompson, Turn, Uniform, rounds
+from loadtest.study.worlds import Drawn, World, bots, gap, growing, novel, switching
 from tests.support.pages import ROOT
 
 SEEDS = (0, 1, 2)
@@ -74,15 +73,56 @@ def test_lost_events_do_not_come_and_doubled_ones_settle_others() -> None:
     assert (twice.settled > once.settled).all()
 
 
-@pytest.mark.slow
-def test_worlds_played_together_are_those_played_alone() -> None:
+SLOW = pytest.param("multiscale_tsallis", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("key", [SLOW, "thompson", "thompson_provisional", "greedy"])
+def test_worlds_played_together_are_those_played_alone(key: str) -> None:
+    (entry,) = chosen(ENTRIES, [key])
     other = replace(CLICKS_ALONE, name="other", window=30, delay=("spread", 9.0), lost=0.2)
-    together = Game(Drawn([CLICKS_ALONE, other], SEEDS), MultiscaleTsallis(6, 4, 1.0, provisional=True)).play()
+    both = Drawn([CLICKS_ALONE, other], SEEDS)
+    together = Game(both, entry.build(both)).play()
 
     for world in (CLICKS_ALONE, other):
-        alone = Game(Drawn([world], SEEDS), MultiscaleTsallis(3, 4, 1.0, provisional=True)).play()
-        columns = Drawn([CLICKS_ALONE, other], SEEDS).columns(world)
-        assert alone.player == pytest.approx(together.player[:, columns], abs=1e-9)
+        drawn = Drawn([world], SEEDS)
+        alone = Game(drawn, entry.build(drawn)).play()
+        assert alone.player == pytest.approx(together.player[:, both.columns(world)], abs=1e-9)
+
+
+def test_without_an_answer_nothing_is_learned_if_the_default_is_null() -> None:
+    recorder, drawn = played(replace(CLICKS_ALONE, null=True, lost=0.5))
+
+    assert (recorder.expired > 30).all()
+    assert (recorder.settled + recorder.expired >= CLICKS_ALONE.slots - CLICKS_ALONE.window).all()
+    assert not drawn.world.clicks  # all losses are reported
+
+
+def test_epsilon_greedy_explores_less_and_less() -> None:
+    player, ones = Greedy(200, 4, None, ["one"], provisional=False), np.zeros(200, dtype=int)
+    random, other = np.random.default_rng(0), np.full((200, 4), True)
+    other[:, 1] = False
+    shares = []
+    for t in range(1, 2001):
+        eligible = other if t > 1900 else None
+        _, arms = player.act(Turn(ones, random.random(200), random.random(200), eligible))
+        player.settle(np.arange(200), arms, (arms != 1).astype(float), ones)
+        shares.append(np.bincount(arms, minlength=4) / 200)
+
+    assert np.mean(shares[:120], axis=0) == pytest.approx([0.25] * 4, abs=0.02)
+    assert np.mean(shares[1000:1900], axis=0)[1] == pytest.approx(1 - 0.75 * 120 / 1430, abs=0.02)
+    assert np.array(shares[1900:])[:, 1].max() == 0
+
+
+def test_bots_click_on_all_and_what_is_new_more_often() -> None:
+    chances = bots(gap(0.5, 0.2), 100, 10)(np.random.default_rng(0), 3)
+    assert [sorted(chances(t).tolist()) for t in (1, 89, 90, 99, 100)] == [
+        *([[0.2, 0.2, 0.5]] * 2),
+        *([[1.0] * 3] * 2),
+        [0.2, 0.2, 0.5],
+    ]
+    fresh = novel(gap(0.4, 0.4), 2, 50, 100)(np.random.default_rng(0), 4)
+    assert fresh(0).tolist() == [0.8] * 4
+    assert fresh(100) == pytest.approx(0.4 * (1 + np.exp([-1, -1, -0.5, 0])))
 
 
 def test_items_of_a_slate_differ_and_barred_ones_stay_away() -> None:
@@ -116,7 +156,7 @@ def test_the_catalogue_names_its_worlds_apart_and_items_wear_out() -> None:
 
     assert len(set(names)) == len(names)
     weary = replace(CLICKS_ALONE, weary=("most", 10))
-    found = Game(Drawn([weary], SEEDS), Thompson(3, 4, 1.0)).play()
+    found = Game(Drawn([weary], SEEDS), Thompson(3, 4, 1.0, ["one"], provisional=False)).play()
 
     assert all(world.weary for world in groups[WEARY])
     assert np.isnan(found.best).all()
