@@ -183,7 +183,8 @@ def _losses(found: Sequence[World]) -> str:
 
 def _wins(found: Sequence[World]) -> str:
     """Say how often multiscale Tsallis is surely better than the other learners of the tables."""
-    counts = {key: [world.worse(key, MULTISCALE) for world in found if key in world.cells] for key in ON_CLICKS[1:]}
+    rivals = [key for key in COLOURS if key != MULTISCALE]
+    counts = {key: [world.worse(key, MULTISCALE) for world in found if key in world.cells] for key in rivals}
     return "; ".join(f"{NAMES[key]} in {sum(wins)} of {len(wins)}" for key, wins in counts.items() if wins)
 
 

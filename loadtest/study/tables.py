@@ -117,7 +117,7 @@ def by_world(results: Mapping[str, Mapping[str, Any]]) -> dict[str, World]:
 NAMES = {entry.key: entry.name for entry in ENTRIES}
 NOT_PLAYED = "-"
 MAIN = (MULTISCALE, "centred_tsallis", "dexp3", "thompson", "greedy")
-ON_CLICKS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "thompson", "thompson_provisional", "greedy")
+ON_CLICKS = (MULTISCALE, "multiscale_waiting", "thompson", "thompson_provisional", "greedy")
 LIBRARY_LEARNERS = tuple(entry.key for entry in ENTRIES if entry.needs)
 
 
