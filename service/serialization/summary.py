@@ -114,7 +114,8 @@ def hints(
 def _of_multiscale(ledger: Ledger, expiry: Expiry | None, n_arms: int) -> Iterator[Hint]:
     """Yield the hints that only the learner which we recommend has; ``n_arms`` are live."""
     settled, told = ledger.feedbacks + ledger.expired, ledger.telling
-    often = settled >= MANY_SETTLED and ledger.feedbacks > MOST_ANSWERED * settled
+    # Before the first window has ended only answers settle decisions: so those that are outstanding count, too.
+    often = settled >= MANY_SETTLED and ledger.feedbacks > MOST_ANSWERED * (settled + ledger.outstanding)
     if often and expiry is not None and expiry.provisional:
         yield Hint("answered_too_often", "Most decisions are answered: a provisional default only misleads.")
     if ledger.slot >= SILENT_SLOTS and told < (needed := EVENTS_PER_ARM * n_arms):
