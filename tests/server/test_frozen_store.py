@@ -13,7 +13,7 @@ from service.sessions.service import PING_SECONDS
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.alone]
+pytestmark = pytest.mark.processes
 
 FROZEN = 4.0
 """Seconds; ``python -m loadtest chaos --long-freezes`` does it for thirty."""
@@ -31,6 +31,7 @@ def timed(client: httpx.Client, method: str, path: str) -> tuple[httpx.Response,
     return client.request(method, path), time.monotonic() - started
 
 
+@pytest.mark.alone
 def test_a_frozen_store_is_told_within_bounds_and_over_when_it_is_over(service, own_redis_server):
     with service.client() as client, ThreadPoolExecutor(16) as pool:
         path = f"/v1/sessions/{create(client)}/act"
