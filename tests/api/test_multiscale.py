@@ -143,7 +143,7 @@ async def trace(client: Any, clock: Any, seed: int) -> None:
 
 @pytest.mark.parametrize(
     "seeds",
-    [range(12), pytest.param(range(12, 300), marks=[pytest.mark.slow, pytest.mark.timeout(600)])],
+    [range(12), pytest.param(range(12, 300), marks=[pytest.mark.recipes, pytest.mark.timeout(600)])],
     ids=["few", "many"],
 )
 async def test_a_session_does_what_the_text_of_the_rule_says(client, clock, seeds):

@@ -171,7 +171,7 @@ def share_of_clicks(kind: str, show: Show, seed: int) -> float:
     return float(got / possible)
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 @pytest.mark.parametrize("kind", ["centred_tsallis", "multiscale_tsallis"])
 def test_naming_what_fits_gets_more_clicks_than_drawing_until_it_fits(kind: str) -> None:
     named, again = (

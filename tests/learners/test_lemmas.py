@@ -115,7 +115,7 @@ def adversary(p: FloatArray, phase: int, step: int) -> int:
     return step % p.size
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 @pytest.mark.parametrize("n_arms", [2, 5, 1000])
 def test_probabilities_stay_sound_through_a_million_adversarial_updates(n_arms: int) -> None:
     """One unbroken chain; every distribution of it is checked. Exponents reach 700, the floor is 1e-9."""

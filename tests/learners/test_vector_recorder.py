@@ -67,7 +67,7 @@ def test_every_learner_has_its_vectors(kind: str) -> None:
     assert vectors.traces(kind)
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_a_quick_run_finds_each_learner_by_its_name() -> None:
     """Which parameters it leaves out is decided among those that ``-k`` has left."""
     collect = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", "tests/learners"]

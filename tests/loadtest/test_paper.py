@@ -126,7 +126,7 @@ def test_regret_grows_with_the_horizon_and_slower_than_it(kind: str) -> None:
     assert short < long < 4 * short
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_in_random_order_delay_helps_little() -> None:
     """50 orders; the figures are .01932 and .01733 with an error of .0002 each."""
     entries = {entry.key: entry for entry in POINT_ENTRIES}

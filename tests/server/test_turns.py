@@ -41,6 +41,7 @@ async def waited(url: str, method: str, call: str) -> list[int]:
 
 
 @pytest.mark.processes
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("workers", "method", "call"), [("1", "POST", "/act"), ("2", "POST", "/act"), ("1", "GET", "")]
 )
