@@ -1,7 +1,7 @@
 """Which tests run, and on how many processes.
 
 The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones: at most
-two parameters of each, of each that takes seconds one for each of the servers that it needs, and as few examples
+one parameter of each, of each that takes seconds one for each of the servers that it needs, and as few examples
 as quick runs try. Recipes run only where they are named, by file or by ``-m recipes``.
 """
 
@@ -16,7 +16,7 @@ from tests.support.programs import program
 
 PARAMETERS = 3
 """Of each test, in a quick run."""
-REST_PARAMETERS = 2
+REST_PARAMETERS = 1
 """Of each test, with ``--rest``, besides those of a quick run."""
 SLOW = frozenset({"processes", "slow", "alone"})
 WHOLE = ("tests/docs/", "tests/packaging/", "tests/test_")
