@@ -32,7 +32,7 @@ REACHED = {
     "largest file of service": 350,
     "code lines of tests": 28_190,
     "code lines of loadtest": 5_487,
-    "words of docs": 40_868,
+    "words of docs": 40_866,
     "files of a feedback": 18,
     "functions of a feedback": 78,
     "changes of file of a feedback": 50,

@@ -75,7 +75,7 @@ class World(NamedTuple):
     def excess(self, learner: str, other: str) -> tuple[float, float]:
         """Return how much more regret a learner has than another in the same runs, and its standard error.
 
-        Both are in per cent of uniform play's regret, or where arms wear out of its clicks; nan where one of the
+        Both are in per cent of uniform play's regret, or of its clicks if arms wear out; nan if one of the
         two was not played. ``other`` may be uniform play anywhere.
         """
         if learner not in self.cells or (other != "uniform" and other not in self.cells):

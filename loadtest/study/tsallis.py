@@ -44,7 +44,7 @@ class Moments:
         self.known, self.shift = self.events > 0, self.mean.copy()
 
     def squares(self, t: int) -> tuple[FloatArray, FloatArray]:
-        """Return (V + M)/(n + 1) where an event came, and max(t - those dropped, n)."""
+        """Return (V + M)/(n + 1) if an event came, and max(t - those dropped, n)."""
         slots = np.maximum(t - self.dropped, self.events).astype(float)
         return (self.square_sum + self.square_max) / (self.events + 1), slots
 
@@ -167,7 +167,7 @@ class Means:
         self.total[runs, :, arms] += np.minimum(self.count[runs, :, arms], 1.0) * change[:, None]
 
     def distribution(self, t: int, variance: FloatArray, largest: FloatArray, eligible: Mask | None) -> FloatArray:
-        """Return the experts' distributions, shape (runs, 3, arms); uniform where the variance is 0."""
+        """Return the experts' distributions, shape (runs, 3, arms); uniform if the variance is 0."""
         arms, live = self.count.shape[-1], (variance > 0)[:, None, None]
         among = np.ones((1, 1, arms), dtype=bool) if eligible is None else eligible[:, None, :]
         v = np.where(live, variance[:, None, None], 1.0)

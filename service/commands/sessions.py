@@ -141,7 +141,7 @@ def _specification(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _change(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    """Pause or resume arms, as the second word says; 1 where the session has not all of them."""
+    """Pause or resume arms, as the second word says; 1 if the session has not all of them."""
     session = bandits.session(options.session_id)
     view = session.change_arms(**{options.word: options.arms})
     paused = ", ".join(view.fields.get("paused", [])) or "none"

@@ -83,7 +83,7 @@ def variance(state: State) -> Any:
 
 
 def scales_at(state: State, t: int) -> FloatArray:
-    """Return each Tsallis expert's scale for slot ``t``, shape (..., 4), which is 0 where v is.
+    """Return each Tsallis expert's scale for slot ``t``, shape (..., 4), which is 0 if v is.
 
     It is c sqrt(min(s, h) v + g D (A/n)^2), s = max(t - dropped, n).
     """

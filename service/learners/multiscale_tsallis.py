@@ -201,7 +201,7 @@ def _over(state: State, eligible: IntArray | None) -> FloatArray:
     """Return each expert's distribution over the arms at ``eligible``, shape (..., 7, n_arms); None: over all.
 
     Those of Tsallis experts over fewer arms are solved for at the same sums and scale, with the same least
-    probability of an arm. All are uniform where v is 0.
+    probability of an arm. All are uniform if v is 0.
     """
     v: Any = rule.variance(state)
     largest: Any = state.variance_max

@@ -49,7 +49,7 @@ class Stored(NamedTuple):
     specification: Specification
     seed: int
     arms: Arms | None = None
-    """None where these are still those of the specification. They are written here, and not in each state."""
+    """None if these are still those of the specification. They are written here, and not in each state."""
 
     @classmethod
     def of(cls, specification: Specification) -> Stored:
@@ -125,7 +125,7 @@ def _arms_fields(arms: Arms, specification: Specification) -> dict[str, Any]:
 
 
 def _arms(kept: _StoredFields) -> Arms | None:
-    """Return the arms in what was stored, removed ones still to be read; ``ValueError`` where they do not fit."""
+    """Return the arms in what was stored, removed ones still to be read; ``ValueError`` if they do not fit."""
     if kept.arms is None:
         return None
     (size, live, paused, added), learner = dict(kept.arms).values(), kept.specification.learner

@@ -361,9 +361,9 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: Int
 
 # -- Bytes of segments, each a record beside the session's state.
 #
-# Numbers are little-endian: counts and times (``_HEAD``), bucket and acts of each bucket of time, where
-# some arms were removed the first one's index and the steps to the others, then S, q, e and, where it differs, e
-# over all arms. A record ends with a CRC-32 of its name, a colon and itself.
+# Numbers are little-endian: counts and times (``_HEAD``), bucket and acts of each bucket of time, if some arms
+# were removed the first one's index and the steps to the others, then S, q, e and, if it differs, e over all arms.
+# A record ends with a CRC-32 of its name, a colon and itself.
 
 FORMAT = 1
 _HEAD = struct.Struct("<BqdqqqddqqqqdddIIBB")

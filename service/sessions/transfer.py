@@ -183,7 +183,7 @@ def check(part: str, named: Mapping[str, Any]) -> None:
 
 
 def agree(field: str, *fits: Any) -> None:
-    """Refuse a field of a document where something of it does not fit the rest."""
+    """Refuse a field of a document if something of it does not fit the rest."""
     if not all(map(np.all, fits)):
         raise InvalidRequestError.of(field, "does not fit the rest of the session")
 

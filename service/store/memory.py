@@ -302,7 +302,7 @@ class MemoryStore:
         return self._sessions.get(session_id)
 
     def _drop_due(self) -> None:
-        """Drop expired sessions; where a deadline was extended since it was noted, note the new one."""
+        """Drop expired sessions; if a deadline was extended since it was noted, note the new one."""
         now = self.now()
         while self._deadlines and self._deadlines[0][0] <= now:
             _, session_id = heapq.heappop(self._deadlines)

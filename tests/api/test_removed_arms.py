@@ -71,7 +71,7 @@ async def test_a_change_of_arms_writes_as_much_however_many_there_were(make_clie
 
 @pytest.mark.parametrize("window", [None, WINDOW])
 async def test_a_removed_label_is_known_while_its_events_could_come(make_client, clock, window):
-    """That is its window, or that of event ids where it is longer; then nobody knows it."""
+    """That is its window, or that of event ids if it is longer; then nobody knows it."""
     store = MemoryStore(clock=clock)
     client, twin = [await make_client(store, dedupe_window_seconds=DEDUPE) for _ in range(2)]
     expiry = {} if window is None else {"expiry": {"after_seconds": window}}

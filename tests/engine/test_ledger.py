@@ -107,7 +107,7 @@ def test_raw_losses_pass_as_they_are() -> None:
 @pytest.mark.parametrize("kind", ["dexp3", "multiscale_tsallis", "tsallis_delayed", "bold"])
 @pytest.mark.parametrize("most_open", [9, 1000])
 def test_sums_of_delays_stay_where_they_are_too_large(kind: str, most_open: int) -> None:
-    """One by one and many at once, also where open slots are dropped; the state is stored and read."""
+    """One by one and many at once, also if open slots are dropped; the state is stored and read."""
     fields = {"kind": kind, "n_arms": 3} | vectors.over_arms()[kind]
     fields |= {"max_open_slots": most_open} if "max_open_slots" in REGISTRY[kind].model_fields else {}
     run: Any = start(fields)

@@ -121,7 +121,8 @@ if remembers or extends then
     put('buckets', listed)
   end
 end
-local deadline = not permanent and (extends and math.max(now_ms + ARGV[7], tonumber(ARGV[9])) or tonumber(stored[4] or nil)) or nil
+local extended = extends and math.max(now_ms + ARGV[7], tonumber(ARGV[9]))
+local deadline = not permanent and (extended or tonumber(stored[4] or nil)) or nil
 if extends and deadline then
   put('expires_at', integer(deadline))
 end

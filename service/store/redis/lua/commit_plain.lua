@@ -7,7 +7,8 @@
 --       idle expiry only those that are read or written
 -- ARGV  1 expected version  2 the expected state's last bytes  3 new version  4 state
 --       5 idle expiry from now, ms, or 0, and the least deadline, ms  from when and until when the list of buckets
---         holds, ms; the number of buckets, of fields with counts, of items of event ids (id, ''), of records (key, value), of dropped records
+--         holds, ms; the number of buckets, of fields with counts, of items of event ids (id, ''), of records
+--         (key, value), of dropped records
 --       6.. fields with counts, what is added to each, these items, dropped records, deadlines of buckets, ms
 -- OK     written
 -- OTHER  nothing was written
