@@ -46,7 +46,7 @@ class Sessions:
     def __init__(self, store: Store, settings: Settings, metrics: Metrics, schemas: Schemas | None = None) -> None:
         cache = SessionCache(settings.cache_sessions)
         self._store = store
-        self._reader = reader = Reader(store, cache)
+        self.reader = reader = Reader(store, cache)
         self.now = store.now
         # What only reads; each refuses what no session can have as its id.
         self.list, self.view, self.arms = partial(sessions_page, reader), reader.view, partial(arms_page, reader)
@@ -109,7 +109,7 @@ class Sessions:
         ServiceError
             what ``submit`` raises.
         """
-        snapshot, cached = await self._reader.load(session_id)
+        snapshot, cached = await self.reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
         operation = ChangeArms(limits, viewer(session_id, snapshot, cached), **labels, idempotency=key)
         return await self.queues.submit(session_id, operation)
@@ -130,7 +130,7 @@ class Sessions:
         ServiceError
             what ``submit`` raises.
         """
-        snapshot, cached = await self._reader.load(session_id)
+        snapshot, cached = await self.reader.load(session_id)
 
         def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
             return viewer(session_id, snapshot, cached._replace(stored=stored))(run, extends_deadline)

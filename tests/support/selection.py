@@ -1,8 +1,8 @@
 """Which tests run, and on how many processes.
 
-The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones: at most
-one parameter of each, of each that takes seconds one for each of the servers that it needs, and as few examples
-as quick runs try. Recipes run only where they are named, by file or by ``-m recipes``.
+The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones: one
+parameter of each, on redis-server if it takes seconds and may use it, those of the store on both; and as few
+examples as quick runs try. Recipes run only if they are named, by file or by ``-m recipes``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -81,21 +81,24 @@ def belongs_to_quick(item: pytest.Item) -> bool:
 
 def rest_of(items: Iterable[pytest.Item], quick: set[pytest.Item]) -> set[pytest.Item]:
     """Return what CI runs after the quick tests: a few parameters of each other test."""
-    kinds: dict[tuple[bool, bool], list[pytest.Item]] = {}
-    for item in items:
-        if item not in quick:
-            is_slow = bool(markers_of(item) & SLOW)
-            kinds.setdefault((is_slow, is_slow and "servers" in markers_of(item)), []).append(item)
-    return {
-        item for (is_slow, _), kind in kinds.items() for item in sample(kind, 1 if is_slow else REST_PARAMETERS)
-    }
+    left = [(item, markers_of(item)) for item in items if item not in quick]
+    fast = [item for item, markers in left if not markers & SLOW]
+    on_redis = [item for item, markers in left if markers & SLOW and "servers" in markers]
+    tried = {_function(item) for item in on_redis if not item.nodeid.startswith("tests/store/")}
+    others = [item for item, markers in left if markers & SLOW and "servers" not in markers]
+    others = [item for item in others if _function(item) not in tried]
+    return {*sample(fast, REST_PARAMETERS), *sample(on_redis, 1), *sample(others, 1)}
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.split("[")[0]
 
 
 def sample(items: Iterable[pytest.Item], parameters: int) -> Iterator[pytest.Item]:
     """Leave out parameters of tests that have more than ``parameters``; those kept are spread evenly."""
     by_function: dict[str, list[pytest.Item]] = {}
     for item in items:
-        by_function.setdefault(item.nodeid.split("[")[0], []).append(item)
+        by_function.setdefault(_function(item), []).append(item)
     for name, found in by_function.items():
         most = len(found) if name.startswith(WHOLE) else parameters
         step = max(len(found) / most, 1)
