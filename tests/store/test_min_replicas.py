@@ -383,3 +383,20 @@ async def test_it_looks_once_a_second_and_at_each_call_while_one_is_away() -> No
     await seen.needed(MISSED_SECONDS)
     await seen.needed()
     assert seen.asked == 6
+
+
+async def test_a_new_one_counts_as_soon_as_it_is_there_and_is_missed_if_it_leaves_at_once() -> None:
+    """Behind a failover the old master synchronises, and may be ordered to take over again within a second."""
+    seen = WatchedServer(has_sentinels=False)
+    del seen.replicas[2]
+    assert await seen.needed() == 1
+    seen.replicas[2] = (2, "wait_bgsave", 0)
+    assert await seen.needed(1) == 1
+    seen.replicas[2] = (2, "online", 0)
+    assert await seen.needed(0.1) == 2
+
+    seen.replicas[3] = (3, "send_bulk", 0)
+    assert await seen.needed(1) == 2
+    del seen.replicas[3]
+    assert await seen.needed(0.1) == 3
+    assert await seen.needed(LEFT_SECONDS) == 2

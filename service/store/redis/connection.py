@@ -212,10 +212,11 @@ class ReplicaWatch:
     async def needed(self, pipeline: Pipeline) -> int:
         """Return how many replicas have to acknowledge what this connection has written.
 
-        Its server is asked for them every ``LOOK_SECONDS``, and at each call while one is away: one that returns
-        and is promoted before the next look would not be missed. RedisError where it can't be asked.
+        Its server is asked for them every ``LOOK_SECONDS``, and at each call while one is away, or synchronises and
+        does not count yet: one that came and was promoted before the next look would not be missed. RedisError if
+        it can't be asked.
         """
-        if self._clock() >= self._next_look or self._missed or self._let_go:
+        if self._clock() >= self._next_look or self._missed or self._let_go or self._listed - self._attached:
             replication, stats = await asyncio.gather(pipeline.send(_INFO), pipeline.send(_STATS))
             listed = replicas_in(replication)
             self._note(listed, sum(map(int, _SYNCS.findall(stats))))
@@ -227,8 +228,8 @@ class ReplicaWatch:
         now, known = self._clock(), self._attached | self._missed.keys() | self._let_go
         # Who synchronised since then and is not here may have come, been promoted and left: it is missed anew.
         back = frozenset(self._let_go | self._missed.keys() if syncs != self._syncs else ()) - listed.keys()
-        # A silent one whose connection ends now may have been promoted now.
-        left = self._missed.keys() & self._listed - listed.keys()
+        # A silent one whose connection ends now may have been promoted now, and so may one that never counted.
+        left = self._listed - self._attached - listed.keys()
         attached = frozenset(
             each for each, lag in listed.items() if lag <= (USUAL_LAG if each in known else MAX_LAG)
         )
