@@ -220,8 +220,8 @@ class Draft:
     began: float = field(default_factory=time.perf_counter)
     results: list[Answer | Exception] = field(default_factory=list)
     """For each request of the batch its answer, or the error that refused it."""
-    event_ids: dict[bytes, None] = field(default_factory=dict)
-    """Digests of event ids that count from this version on."""
+    event_ids: dict[bytes, bytes] = field(default_factory=dict)
+    """Digests of event ids that count from this version on, or have another value: b"" for an id without."""
     answers: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
     """Digest of an idempotency key to the digest of the request's body and the answer, as ``pack`` makes it."""
     asked_events: set[bytes] = field(default_factory=set)
@@ -250,15 +250,15 @@ class Draft:
         """Awaited within long work, so that other requests run in between; most batches need none."""
         return FairYield(self.began)
 
-    def is_duplicate(self, event_id: bytes) -> bool:
-        """Return whether an event id, by its digest, counts already."""
+    def value_of(self, event_id: bytes) -> bytes | None:
+        """Return the value of an event id, by its digest, that counts already; None if it does not."""
         self.asked_events.add(event_id)
-        return event_id in self.known.duplicates or event_id in self.event_ids
+        return self.event_ids.get(event_id, self.known.duplicates.get(event_id))
 
     def any_duplicate(self, event_ids: Sequence[bytes]) -> bool:
         """Return whether one of these event ids, by their digests, counts already, or is there twice."""
         self.asked_events.update(event_ids)
-        new = self.known.duplicates.isdisjoint(event_ids) and self.event_ids.keys().isdisjoint(event_ids)
+        new = self.known.duplicates.keys().isdisjoint(event_ids) and self.event_ids.keys().isdisjoint(event_ids)
         return not new or len(set(event_ids)) < len(event_ids)
 
     def stored_answer(self, key: Idempotency) -> Answer | None:
@@ -304,8 +304,8 @@ class Applied(NamedTuple):
 
     body: Body
     """Of the answer."""
-    event_ids: Mapping[bytes, None] = {}
-    """Digests of the event ids that count from now on, in order."""
+    event_ids: Mapping[bytes, bytes] = {}
+    """Digests of the event ids that count, or have another value, from now on, in order, and their values."""
     changed: bool = True
     """Whether the run changed, or an event id counts from now on."""
     shows_version: bool = False

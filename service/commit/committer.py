@@ -69,10 +69,14 @@ async def commit_of(
     If nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
     state of a newer schema than may be written now is written again. The answers of the draft get the new version.
     """
-    written, known, new = None, draft.known, draft.event_ids
+    written, known, new, values = None, draft.known, draft.event_ids, dict[bytes, bytes]()
+    asks = draft.run.params.remember_seconds
     is_noted = draft.journal and base.stored.specification.decision_log is not None
     if draft.changed or draft.answers or base.schema > schema or is_noted:
         written = await _written(draft, base, version, mostly_surplus, schema)
+    if any(new.values()):
+        values = {digest: value for digest, value in new.items() if value or digest in known.duplicates}
+        new = {digest: value for digest, value in new.items() if digest not in known.duplicates}
     if draft.shows_version:
         draft.show_version(base.version if written is None else version)
         await draft.fair_yield()
@@ -83,9 +87,14 @@ async def commit_of(
         written,
         base.checksum,
         list(new),
-        list(draft.asked_events - known.duplicates - new.keys()) if len(draft.asked_events) > len(new) else (),
+        list(draft.asked_events - known.duplicates.keys() - new.keys())
+        if len(draft.asked_events) > len(new)
+        else (),
         list(draft.asked_keys - known.replays.keys()) if draft.asked_keys else (),
         {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()},
+        values,
+        asks,
+        asks > base.run.params.remember_seconds,
     )
 
 
@@ -136,7 +145,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     )
 
 
-NOTHING_KNOWN = Known(frozenset(), {})
+NOTHING_KNOWN = Known({}, {})
 """What the store has been found to remember of a batch before it was asked."""
 MAX_ATTEMPTS = 64
 """Attempts at one batch before its requests are refused as overload."""
@@ -204,8 +213,11 @@ class Committer:
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._loader.load(session_id)
-        known, failed = NOTHING_KNOWN, 0
+        known, known_at, failed = NOTHING_KNOWN, "", 0
         while failed < MAX_ATTEMPTS:
+            if known.duplicates and base.version != known_at:  # Values of ids may be others then.
+                without = [each for each, value in known.duplicates.items() if not value]
+                known = known._replace(duplicates=dict.fromkeys(without, b""))
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
             draft = await apply_batch(base, batch, known, self._store.now())
@@ -230,7 +242,8 @@ class Committer:
                     await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311 - jitter is no secret
                     base = await self._loader.load(session_id)
             elif isinstance(outcome, Known):
-                known = Known(known.duplicates | outcome.duplicates, {**known.replays, **outcome.replays})
+                duplicates = {**known.duplicates, **outcome.duplicates}
+                known, known_at = Known(duplicates, {**known.replays, **outcome.replays}), base.version
                 await draft.fair_yield()
             else:
                 await self.forget(session_id)

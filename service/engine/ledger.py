@@ -225,6 +225,8 @@ class Params(NamedTuple):
     """What the learner begins with, on its scale of losses."""
     max_segments: int = 0
     """Segments that are kept at most; 0: acts and events name none."""
+    remember_seconds: float = 0
+    """For which ids of events are kept at least; 0: for the dedupe window of the service."""
 
 
 # -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.

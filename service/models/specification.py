@@ -181,7 +181,21 @@ class Specification(Posted):
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         most = 0 if self.segments is None else self.segments.max
-        return Params(self.learner, seed, self.losses, expiry, self.floor, initial_arms(self), most)
+        options = (self.losses, expiry, self.floor, initial_arms(self), most, remember_seconds(self))
+        return Params(self.learner, seed, *options)
+
+
+TOKEN_SECONDS = 30 * 24 * 3600
+"""How long a token is good in a session without a window."""
+
+
+def remember_seconds(session: Specification, *, tokens: bool = False) -> float:
+    """Return for how many seconds ids of events are kept at least; 0: for the dedupe window of the service.
+
+    With ``tokens`` as long as a token is good.
+    """
+    expiry = session.expiry
+    return 0 if not tokens else TOKEN_SECONDS if expiry is None else expiry.after_seconds
 
 
 # -- Which fields of a session go together: each check raises ValueError where they do not.

@@ -134,8 +134,8 @@ class Judged:
     removed: Sequence[int]
     """Those of removed arms."""
     surplus: Sequence[int]
-    event_ids: dict[bytes, None]
-    """Digests of the ids that count from now on, in order."""
+    event_ids: dict[bytes, bytes]
+    """Digests of the ids that count from now on, in order, and their values."""
     duplicates: int = 0
 
 
@@ -159,7 +159,7 @@ async def judge(
         if each is None:
             invalid.append(index)
             continue
-        if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
+        if event_id is not None and (event_id in judged.event_ids or draft.value_of(event_id) is not None):
             judged.duplicates += 1
             continue
         if is_removed(each):
@@ -170,7 +170,7 @@ async def judge(
             surplus.append(index)
             continue
         if event_id is not None:
-            judged.event_ids[event_id] = None
+            judged.event_ids[event_id] = b""
     return judged
 
 
@@ -285,7 +285,7 @@ class SettleFeedback(Operation):
                 await draft.fair_yield()
             none_is_surplus = all(outstanding.item(arm) >= count for arm, count in Counter(arms).items())
         if none_is_surplus and not (found and draft.any_duplicate(found)):
-            return Judged(range(len(arms)), (), (), (), dict.fromkeys(found))
+            return Judged(range(len(arms)), (), (), (), dict.fromkeys(found, b""))
         ids = iter(found)
         each_id = (None if text is None else next(ids) for text in events.event_ids)
         return await judge(draft, each_id, map(ArmFeedback, arms, losses), JUDGED_AT_ONCE)

@@ -129,7 +129,9 @@ def restored(
     spec, run, snapshot = cached.stored.specification, cached.run, whole.snapshot
     state = codec.encode(run, min(schema, cached.schema), summary.effective_arms_of(run))
     about, whole = summary.encode_about(spec.chosen(), run), whole._replace(snapshot=snapshot._replace(state=state))
-    return whole, NewSession(session_id, version, snapshot.spec, state, spec.idle_ttl_ms, about=about)
+    return whole, NewSession(
+        *(session_id, version, snapshot.spec, state, spec.idle_ttl_ms, None, about, run.params.remember_seconds)
+    )
 
 
 # -- Which numbers an imported session may have: each field's range by its name, and what must agree with what.
@@ -249,6 +251,8 @@ FORMAT = 1
 """Number of the form of the document that this program writes and reads."""
 PART_BYTES = 48_000
 """Bytes in a part."""
+MAY_LACK = ("event_values", "segments")
+"""Parts that stand in a document only if there is something in them."""
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 _PAIR = struct.Struct("<II")
 _EVENTS = struct.Struct("<dI")
@@ -283,7 +287,7 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
 def _size(whole: WholeSession) -> int:
     """Return about how many bytes a session has."""
     items = (*whole.records.items(), *((k, v) for k, (_, v) in whole.segments.items()))
-    events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
+    events = sum(DIGEST_BYTES + len(value) for _, ids in whole.events for value in ids.values())
     counts = len(whole.counts) * _COUNTS.size
     size = len(whole.snapshot.spec) + len(whole.snapshot.state) + sum(len(k) + len(v) for k, v in items)
     return size + events + counts
@@ -294,6 +298,7 @@ def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int
     blobs = {
         "counts": b"".join(_COUNTS.pack(arm, *ArmCounts(*row)) for arm, row in sorted(whole.counts.items())),
         "event_ids": _pack_events(whole.events),
+        "event_values": _pack({each: value for _, ids in whole.events for each, value in ids.items() if value}),
         "records": _pack(whole.records),
         "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
         "state": whole.snapshot.state,
@@ -304,7 +309,7 @@ def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int
         "session_id": session_id,
         "specification": json.loads(whole.snapshot.spec),
         "version": whole.snapshot.version,
-        **{name: _parts(data) for name, data in blobs.items() if data or name != "segments"},
+        **{name: _parts(data) for name, data in blobs.items() if data or name not in MAY_LACK},
     }
     return document, len(whole.snapshot.spec) + sum(len(data) * 4 // 3 for data in blobs.values())
 
@@ -349,9 +354,14 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
         spec = json.dumps(fields["specification"], separators=(",", ":")).encode()
         snapshot = Snapshot(fields["version"], spec, await _joined(fields[part]), fields["created_at"], None)
         unpackers = (("records", _unpack), ("counts", _unpack_counts), ("event_ids", _unpack_events))
-        for part, unpack in (*unpackers, ("segments", _unpack_segments)):
+        for part, unpack in (*unpackers, ("segments", _unpack_segments), ("event_values", _unpack)):
             data = await _joined(fields.get(part, ()))
             found.append(await run_in_thread_if_large(len(data), unpack, data))
+        *found, values = found
+        for _, ids in found[2]:
+            ids.update({each: values.pop(each) for each in ids.keys() & values.keys()})
+        if values:
+            raise ValueError("values of no ids")
         return fields["session_id"], WholeSession(snapshot, *found)
     except (KeyError, TypeError, ValueError, Error, struct.error) as error:
         raise InvalidRequestError.of(part, "is not that of an exported session") from error
@@ -396,18 +406,19 @@ def _unpack(data: bytes) -> dict[bytes, bytes]:
     return items
 
 
-def _pack_events(events: Sequence[tuple[float, Sequence[bytes]]]) -> bytes:
+def _pack_events(events: Sequence[tuple[float, Mapping[bytes, bytes]]]) -> bytes:
     return b"".join(_EVENTS.pack(until, len(digests)) + b"".join(digests) for until, digests in events)
 
 
-def _unpack_events(data: bytes) -> list[tuple[float, list[bytes]]]:
-    events, at = [], 0
+def _unpack_events(data: bytes) -> list[tuple[float, dict[bytes, bytes]]]:
+    events, at = list[tuple[float, dict[bytes, bytes]]](), 0
     while at < len(data):
         until, count = _EVENTS.unpack_from(data, at)
         at += _EVENTS.size
         end = at + count * DIGEST_BYTES
         if end > len(data) or not count:
             raise ValueError("cut short")
-        events.append((until, [data[place : place + DIGEST_BYTES] for place in range(at, end, DIGEST_BYTES)]))
+        digests = (data[place : place + DIGEST_BYTES] for place in range(at, end, DIGEST_BYTES))
+        events.append((until, dict.fromkeys(digests, b"")))
         at = end
     return events

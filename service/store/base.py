@@ -5,7 +5,8 @@
 **Once.** Sending the same commit again never applies it again: the session remembers, for each writer, the
 version its last commit made, so a writer that lost a reply may simply send the commit again, also after others
 have committed.
-**Remembered.** Event ids and stored answers are kept for the dedupe window, and deleted with the session.
+**Remembered.** Event ids, each with a value, and stored answers are kept for the dedupe window, or for as long as
+their session asks if that is longer, and deleted with the session.
 **Counted.** Increments of counts and entries of the log are part of their commit: once, or not at all.
 **Expiring.** All keys of a session share one deadline by the store's clock, or have none.
 
@@ -186,8 +187,8 @@ class WholeSession(NamedTuple):
     snapshot: Snapshot
     records: Mapping[bytes, bytes]
     counts: Rows
-    events: Sequence[tuple[float, Sequence[bytes]]]
-    """Digests of event ids, with the Unix seconds at which they are forgotten."""
+    events: Sequence[tuple[float, Mapping[bytes, bytes]]]
+    """Digests of event ids with their values, and the Unix seconds at which these are forgotten."""
     segments: Mapping[bytes, tuple[int, bytes]] = {}
     """Last slot and record of each segment, by name."""
 
@@ -207,6 +208,8 @@ class NewSession(NamedTuple):
     """Digest of an idempotency key, and the answer to store under it."""
     about: bytes = b""
     """For lists: what seldom changes. Opaque."""
+    remember_seconds: float = 0
+    """As ``Commit`` has it: event ids that are restored are forgotten by it."""
 
 
 class Written(NamedTuple):
@@ -259,6 +262,13 @@ class Commit(NamedTuple):
     """Digests of idempotency keys to look up."""
     answers: Mapping[bytes, bytes] = {}
     """Digest of an idempotency key to the answer to store on OK."""
+    values: Mapping[bytes, bytes] = {}
+    """Digest of an event id to the value to keep with it: of new ids, b"" for those not named here, and of ids that
+    count already, whose value is replaced where it is. Until when they are kept stays."""
+    remember_seconds: float = 0
+    """For which the session's ids and answers are kept at least, if that is longer than the store's window."""
+    prolongs: bool = False
+    """Whether what is remembered already is kept so long from now on, as the session asks for more than it did."""
 
 
 class Committed(NamedTuple):
@@ -278,8 +288,8 @@ class Conflict(NamedTuple):
 class Known(NamedTuple):
     """KNOWN: the store remembers some of the event ids or idempotency keys, and nothing was written."""
 
-    duplicates: frozenset[bytes]
-    """Digests of the event ids that count already."""
+    duplicates: Mapping[bytes, bytes]
+    """Digests of the event ids that count already, with their values: b"" for an id without."""
     replays: Mapping[bytes, bytes]
     """Digest of an idempotency key to its stored answer."""
 
@@ -624,7 +634,7 @@ class StoreOptions(NamedTuple):
     prefix: str = "bandit"
     """First part of every key."""
     dedupe_window_seconds: float = 24 * 3600.0
-    """Shortest time for which event ids and answers are remembered."""
+    """Shortest time for which event ids and answers are remembered; sessions may ask for more."""
     max_connections: int = 32
     """Most connections of one worker to the store; in a cluster, to each master."""
     pool_wait_seconds: float = 1.0

@@ -28,7 +28,7 @@ class MemorySession:
     writers: dict[str, str] = field(default_factory=dict)
     """Version that the last commit of each writer made; the writer that is silent longest comes first."""
     seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
-    """Kind byte and digest to the Unix seconds it is forgotten at, soonest first, and the answer."""
+    """Kind byte and digest to the Unix seconds it is forgotten at, mostly soonest first, and value or answer."""
     records: dict[bytes, bytes] = field(default_factory=dict)
     segments: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
     """Name to the slot in which a segment was played last, and its record."""
@@ -53,10 +53,10 @@ class MemorySession:
 
     def whole(self, now: float) -> WholeSession:
         """Return all that moves with it, but for event ids that are forgotten at ``now`` (Unix seconds)."""
-        events: dict[float, list[bytes]] = {}
-        for name, (until, _) in self.seen.items():
+        events: dict[float, dict[bytes, bytes]] = {}
+        for name, (until, value) in self.seen.items():
             if name.startswith(EVENT) and until > now:
-                events.setdefault(until, []).append(name[len(EVENT) :])
+                events.setdefault(until, {})[name[len(EVENT) :]] = value
         arms = (base.GROUP * group + place for group in self.counts for place in range(base.GROUP))
         counts = {arm: row for arm in arms if any(row := base.counts_of(arm, self.counts))}
         beside = (self.records.copy(), counts, sorted(events.items()), self.segments.copy())
@@ -78,8 +78,8 @@ class MemorySession:
         for arm, row in whole.counts.items():
             vector = session.counts.setdefault(arm // base.GROUP, [0] * base.VECTOR)
             vector[arm % base.GROUP :: base.GROUP] = base.ArmCounts(*row)
-        for until, digests in sorted(whole.events):
-            session.seen.update({EVENT + digest: (until, b"") for digest in digests})
+        for until, values in sorted(whole.events, key=lambda each: each[0]):
+            session.seen.update({EVENT + digest: (until, value) for digest, value in values.items()})
         return session
 
     def write_beside(self, written: Written, now: float) -> None:
@@ -162,9 +162,10 @@ class MemoryStore:
         if session.version != commit.expected or not session.state.endswith(commit.checksum):
             return base.Conflict(session.snapshot())
         answers, seen = self._answers(session, commit.lookups), session.seen
-        duplicates = {digest for digest in (*commit.event_ids, *commit.event_lookups) if EVENT + digest in seen}
+        asked = (*commit.event_ids, *commit.event_lookups)
+        duplicates = {digest: seen[EVENT + digest][1] for digest in asked if EVENT + digest in seen}
         if duplicates or answers:
-            return base.Known(frozenset(duplicates), answers)
+            return base.Known(duplicates, answers)
         if written is not None:
             self._write(session, commit, written)
         return base.Committed()
@@ -240,7 +241,7 @@ class MemoryStore:
             self._extend_deadline(new.session_id, created, self._latest + new.idle_ttl_ms / 1000)
         if new.answer is not None:
             digest, answer = new.answer
-            self._remember(created, {ANSWER + digest: answer})
+            self._remember(created, {ANSWER + digest: answer}, self._latest + self._window)
 
     async def count(self, prefix: str, most: int) -> int:
         self._drop_due()
@@ -324,10 +325,14 @@ class MemoryStore:
         session.writers[commit.writer] = written.version
         if len(session.writers) > MAX_WRITERS:
             del session.writers[next(iter(session.writers))]
-        # None of them is remembered: a commit with an event id that counts already writes nothing.
-        until = self._latest + self._window
-        session.seen |= dict.fromkeys([EVENT + digest for digest in commit.event_ids], (until, b""))
-        self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
+        until, seen, values = self._latest + max(self._window, commit.remember_seconds), session.seen, commit.values
+        if commit.prolongs:
+            seen.update({name: (max(until, before), value) for name, (before, value) in seen.items()})
+        # None of these is remembered: a commit with an event id that counts already writes nothing.
+        seen |= dict.fromkeys([EVENT + digest for digest in commit.event_ids], (until, b""))
+        for digest, value in values.items():
+            seen[EVENT + digest] = (seen.get(EVENT + digest, (until,))[0], value)
+        self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()}, until)
         session.write_beside(written, self._latest)
         if written.permanent:
             session.expires_at = None
@@ -335,8 +340,7 @@ class MemoryStore:
             deadline = max(self._latest + written.idle_ttl_ms / 1000, written.least_deadline_ms / 1000)
             self._extend_deadline(commit.session_id, session, deadline)
 
-    def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
-        until = self._latest + self._window
+    def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes], until: float) -> None:
         for name, answer in fields.items():
             session.seen.pop(name, None)
             session.seen[name] = (until, answer)

@@ -13,7 +13,7 @@ from service.commit.batch import Applied
 from service.commit.committer import MAX_ATTEMPTS
 from service.errors import InternalError, OverloadedError, StoreUnavailableError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification, remember_seconds
 from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.act import Act
@@ -175,6 +175,33 @@ async def test_a_conflict_is_folded_again_on_what_came_back(store, queues):
     assert b'"slot":6' in answer.body
 
 
+class Pausing(MemoryStore):
+    """Lets others run behind each commit."""
+
+    async def commit(self, commit):
+        outcome = await super().commit(commit)
+        await asyncio.sleep(0)
+        return outcome
+
+
+class Count(Act):
+    """Counts in the value of an event id."""
+
+    async def apply(self, draft, checked):
+        count = int(draft.value_of(b"i" * 16) or 0) + 1
+        return Applied(b"%d" % count, {b"i" * 16: b"%d" % count})
+
+
+async def test_the_value_of_an_id_is_that_of_the_version_it_is_judged_on(store):
+    pausing = Pausing()
+    await pausing.create(NewSession("s", "first", (await store.load("s")).spec, (await store.load("s")).state))
+    writers = [queues_on(pausing) for _ in range(3)]
+
+    answers = await asyncio.gather(*(writers[n % 3].submit("s", Count(1, 10**6)) for n in range(60)))
+
+    assert sorted(int(answer.body) for answer in answers) == list(range(1, 61))
+
+
 async def test_conflicts_without_end_become_overload(store, queues, monkeypatch):
     monkeypatch.setattr(committer, "LONGEST_PAUSE", 0.0)
     snapshot = await store.load("s")
@@ -232,3 +259,12 @@ async def test_nothing_is_written_where_nothing_changed(store, queues):
 
     assert [commit.written for commit in store.commits] == [None]
     assert (await store.load("s")).version == "first"
+
+
+@pytest.mark.parametrize(
+    ("expiry", "tokens", "seconds"), [(None, False, 0), (None, True, 2_592_000), (60, True, 60), (60, False, 0)]
+)
+def test_ids_are_kept_as_long_as_tokens_are_good(expiry, tokens, seconds):
+    spec = Specification(learner=Dexp3Spec(n_arms=3), expiry=expiry and ExpirySpec(after_seconds=expiry))
+
+    assert remember_seconds(spec, tokens=tokens) == seconds

@@ -181,10 +181,39 @@ async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) ->
 
     outcome = await store.commit(commit("a-1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
 
-    assert outcome == Known(frozenset([digest(1), digest(2)]), {})
+    assert outcome == Known(dict.fromkeys([digest(1), digest(2)], b""), {})
     snapshot = await store.load("s")
     assert snapshot is not None
     assert snapshot.version == "a-1"
+
+
+async def test_an_id_keeps_a_value_until_a_commit_replaces_it(store: Store) -> None:
+    await store.create(new_session())
+    ids, first = [digest(n) for n in range(3)], {digest(1): b"one", digest(2): b"two"}
+    await store.commit(commit("a-0", "a-1", event_ids=ids, values=first))
+
+    assert await store.commit(commit("a-1", None, event_ids=ids)) == Known({digest(0): b"", **first}, {})
+    again = commit("a-1", "a-2", event_ids=[digest(1)], values={digest(1): b"no"})
+    assert await store.commit(again) == Known({digest(1): b"one"}, {})
+    other = commit("a-0", "b-1", writer="b", values={digest(1): b"no"})
+    assert isinstance(await store.commit(other), Conflict)
+
+    replaced = {digest(0): b"zero", digest(2): b"", digest(9): b"nine"}
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(9)], values=replaced)) == Committed()
+
+    known = {digest(1): b"one"} | replaced
+    assert await store.commit(commit("a-2", "a-3", event_lookups=list(known))) == Known(known, {})
+
+
+async def test_many_values_are_replaced_in_one_commit(store: Store) -> None:
+    await store.create(new_session())
+    ids = [digest(n) for n in range(1501)]
+    await store.commit(commit("a-0", "a-1", event_ids=ids))
+
+    values = {each: b"%d" % n for n, each in enumerate(ids)}
+    assert await store.commit(commit("a-1", "a-2", values=values)) == Committed()
+
+    assert await store.commit(commit("a-2", None, event_ids=ids)) == Known(values, {})
 
 
 async def test_what_was_refused_as_known_records_nothing(store: Store) -> None:
@@ -206,7 +235,7 @@ async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
     lookups = [digest("other"), digest("k"), digest("empty")]
     outcome = await store.commit(commit("a-1", "a-2", lookups=lookups))
 
-    assert outcome == Known(frozenset(), {digest("k"): b"\x00answer\r\n", digest("empty"): b""})
+    assert outcome == Known({}, {digest("k"): b"\x00answer\r\n", digest("empty"): b""})
     assert await store.recall("s", digest("k")) == b"\x00answer\r\n"
     assert await store.recall("s", digest("empty")) == b""
     assert await store.recall("s", digest("other")) is None
@@ -218,7 +247,7 @@ async def test_an_event_and_a_key_of_one_digest_are_two_things(store: Store) -> 
 
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)], lookups=[digest(1)])) == Committed()
     both = await store.commit(commit("a-2", "a-3", event_ids=[digest(1)], lookups=[digest(2)]))
-    assert both == Known(frozenset([digest(1)]), {digest(2): b"answer"})
+    assert both == Known(dict.fromkeys([digest(1)], b""), {digest(2): b"answer"})
 
 
 async def test_a_confirmation_tells_what_is_known(store: Store) -> None:
@@ -227,7 +256,7 @@ async def test_a_confirmation_tells_what_is_known(store: Store) -> None:
 
     outcome = await store.commit(commit("a-1", None, event_ids=[digest(1), digest(2)], lookups=[digest("k")]))
 
-    assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"created"})
+    assert outcome == Known(dict.fromkeys([digest(1)], b""), {digest("k"): b"created"})
 
 
 async def test_a_conflict_comes_before_what_is_known(store: Store) -> None:
@@ -253,7 +282,7 @@ async def test_any_number_of_events_goes_in_one_commit(store: Store, count: int)
     assert await store.commit(commit("a-0", "a-1", event_ids=events)) == Committed()
 
     again = await store.commit(commit("a-1", "a-2", event_ids=[*events, digest("new")]))
-    assert again == Known(frozenset(events), {})
+    assert again == Known(dict.fromkeys(events, b""), {})
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest("new")])) == Committed()
 
 
@@ -263,7 +292,7 @@ async def test_any_number_of_answers_goes_in_one_commit(store: Store) -> None:
 
     await store.commit(commit("a-0", "a-1", answers=answers))
 
-    assert await store.commit(commit("a-1", "a-2", lookups=list(answers))) == Known(frozenset(), answers)
+    assert await store.commit(commit("a-1", "a-2", lookups=list(answers))) == Known({}, answers)
 
 
 async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from service.store import open_store
 from service.store.base import Committed, Known, NotFound, Store, StoreOptions
+from service.store.memory import MemoryStore
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, loaded, new_session
@@ -131,7 +132,7 @@ async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later
         outcome = await store.commit(commit("a-1", None, event_ids=[digest(1)], lookups=[digest("k")]))
         if time.monotonic() - recorded_after > window:
             break
-        assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"answer"})
+        assert outcome == Known(dict.fromkeys([digest(1)], b""), {digest("k"): b"answer"})
         looks += 1
 
     assert looks > 0
@@ -168,10 +169,12 @@ async def test_another_window_forgets_nothing_that_was_acknowledged(
 
     assert await second.recall("s", digest("c")) == b"created"
     assert await second.commit(commit("a-1", "a-2", event_ids=[digest(1)], lookups=[digest("k")])) == Known(
-        frozenset([digest(1)]), {digest("k"): b"answer"}
+        dict.fromkeys([digest(1)], b""), {digest("k"): b"answer"}
     )
     await second.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
-    assert await first.commit(commit("a-2", "a-3", event_ids=[digest(2)])) == Known(frozenset([digest(2)]), {})
+    assert await first.commit(commit("a-2", "a-3", event_ids=[digest(2)])) == Known(
+        dict.fromkeys([digest(2)], b""), {}
+    )
 
 
 async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
@@ -185,7 +188,7 @@ async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
         assert await store.commit(changed) == Committed()
     everything = commit("a-12", None, event_ids=[digest(n) for n in range(12)])
     for store in stores:
-        assert await store.commit(everything) == Known(frozenset(everything.event_ids), {})
+        assert await store.commit(everything) == Known(dict.fromkeys(everything.event_ids, b""), {})
 
     deadlines = {redis_server.client.pexpiretime(key) for key in redis_server.client.keys("bandit:{s}*")}
     assert len(deadlines) == 1
@@ -208,6 +211,54 @@ async def test_a_longer_window_is_promised_by_the_worker_that_commits(
     assert 1.25 * MONTH < kept[1] <= 1.5 * MONTH
 
 
+async def test_a_session_is_remembered_for_as_long_as_it_asks(opened: Opened, redis_server: RedisServer) -> None:
+    store, keys = opened(DAY), redis_server.client
+    for name, asked in (("s", MONTH), ("t", MINUTE)):
+        await store.create(new_session(name, answer=(digest("c"), b"created")))
+        first = commit("a-0", "a-1", session_id=name, event_ids=[digest(1)], remember_seconds=asked)
+        await store.commit(first._replace(answers={digest("k"): b"answer"}))
+
+    kept = {name: max(keys.ttl(key) for key in keys.keys(f"bandit:{{{name}}}:seen:*")) for name in "st"}
+    assert 1.25 * MONTH < kept["s"] <= 1.5 * MONTH
+    assert 1.25 * DAY < kept["t"] <= 1.5 * DAY
+    assert await opened(MINUTE).recall("s", digest("k")) == b"answer"
+    assert await opened(MINUTE).delete("s") is True
+    assert keys.keys("bandit:{s}*") == []
+
+
+async def test_what_is_remembered_already_is_kept_as_long_once_a_session_asks_for_more(
+    opened: Opened, redis_server: RedisServer
+) -> None:
+    store, keys = opened(DAY), redis_server.client
+    await store.create(new_session())
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
+
+    longer = commit("a-1", "a-2", spec=b"other", remember_seconds=MONTH, prolongs=True)
+    assert await store.commit(longer) == Committed()
+
+    (bucket,) = keys.keys("bandit:{s}:seen:*")
+    assert MONTH - 5 < keys.ttl(bucket) <= MONTH + 5
+    again = commit("a-2", "a-3", event_ids=[digest(1), digest(2)], remember_seconds=MONTH)
+    assert await store.commit(again) == Known({digest(1): b""}, {})
+    assert await store.commit(again._replace(event_ids=[digest(2)])) == Committed()
+    assert min(keys.ttl(key) for key in keys.keys("bandit:{s}:seen:*")) == keys.ttl(bucket)
+
+
+async def test_memory_remembers_a_session_for_as_long_as_it_asks() -> None:
+    now = [1000.0]
+    store = MemoryStore(StoreOptions(dedupe_window_seconds=10), clock=lambda: now[0])
+    await store.create(new_session())
+    await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
+    await store.commit(commit("a-1", "a-2", event_ids=[digest(2)], remember_seconds=60))
+    now[0] += 9
+    await store.commit(commit("a-2", "a-3", remember_seconds=30, prolongs=True))
+    for later, known in ((29, {1, 2}), (2, {2}), (20, set())):
+        now[0] += later
+        assert (await store.commit(commit("a-3", None, event_lookups=[digest(1), digest(2)]))) == (
+            Known({digest(n): b"" for n in known}, {}) if known else Committed()
+        )
+
+
 async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(
     opened: Opened, redis_server: RedisServer
 ) -> None:
@@ -216,4 +267,6 @@ async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(
     redis_server.client.hset("bandit:{s}", "buckets", b"nonsense \xff 12=99999999999999999")
 
     assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
-    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(1)])) == Known(
+        dict.fromkeys([digest(1)], b""), {}
+    )

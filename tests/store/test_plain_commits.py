@@ -71,6 +71,9 @@ async def test_it_writes_what_the_long_way_writes(redis_server: RedisServer, idl
         {"records": {b"1": None, b"3": b"three"}, "event_ids": [digest("two")]},
         {"records": {b"3": None}, "checksum": b"a-3"},
         {"records": {b"2": None}, "counts": {5: ArmCounts(1, -1e-9), 41: ArmCounts(2**40)}},
+        {"event_ids": [digest("three")], "values": {digest("three"): b"value"}},
+        {"event_ids": [digest("four")], "remember_seconds": 10**7},
+        {"event_ids": [digest("five")], "remember_seconds": 10**7},
     ]
     for name in ("plain", "long"):
         await store.create(new_session(name, idle_ttl_ms=idle))
@@ -83,7 +86,8 @@ async def test_it_writes_what_the_long_way_writes(redis_server: RedisServer, idl
             assert await store.commit(each) == Committed()
             before = f"a-{n}"
 
-    assert plain == [True] * len(series) == [True] * len(counted)
+    # The first that asks for longer begins a bucket, the long way.
+    assert plain == [True] * (len(series) - 1) == [True] * len(counted)
     hashes, times = [], []
     for name in ("plain", "long"):
         keys = sorted(redis_server.client.keys(f"bandit:{{{name}}}*"))
@@ -111,11 +115,23 @@ async def test_ids_count_in_every_bucket_that_lives(redis_server: RedisServer) -
     for known in "abc":
         asked = [digest(known), *([digest("new")] if known == "a" else [])]
         found = await store.commit(commit("a-2", "a-3", event_ids=asked, idle_ttl_ms=10**9))
-        assert found == Known(frozenset([digest(known)]), {})
+        assert found == Known(dict.fromkeys([digest(known)], b""), {})
     assert plain == [True, False, False, False]
     buckets = redis_server.client.keys("*:seen:*")
     assert len(buckets) == 2
     assert all(0 < redis_server.client.pttl(key) < 10**9 for key in buckets)
+
+
+async def test_a_known_id_keeps_its_value(store: RedisStore) -> None:
+    one = {"event_ids": [digest("v")], "values": {digest("v"): b"value"}}
+    assert await store.commit(commit("a-1", "a-2", **one)) == Committed()
+
+    again = commit("a-2", "a-3", event_ids=[digest("v")], values={digest("v"): b"other"})
+
+    for _ in range(2):
+        assert await store.commit(again) == Known({digest("v"): b"value"}, {})
+    replaced = commit("a-2", "a-3", event_ids=[digest("w")], values={digest("v"): b"better"})
+    assert scripts.plain_call(replaced, store._client.left["s"], store._keys, store.now()) is None
 
 
 Damage = Callable[[RedisServer, RedisStore], Any]
@@ -250,7 +266,7 @@ async def test_in_the_next_bucket_the_long_way_begins_it(redis_server: RedisServ
         n += 1
 
     assert sum(plain) > n / 2
-    assert await store.commit(commit(f"a-{n}", None, event_ids=ids)) == Known(frozenset(ids), {})
+    assert await store.commit(commit(f"a-{n}", None, event_ids=ids)) == Known(dict.fromkeys(ids, b""), {})
     assert len(redis_server.client.keys("*:seen:*")) > 3
     assert all(redis_server.client.pttl(key) > 0 for key in redis_server.client.keys("*:seen:*"))
 

@@ -157,7 +157,9 @@ async def use(url: str, **options: object) -> None:
         await store.create(new_session(answer=(digest("c"), b"created")))
         changed = commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
         assert await store.commit(changed) == Committed()
-        assert await store.commit(commit("a-1", None, event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
+        assert await store.commit(commit("a-1", None, event_ids=[digest(1)])) == Known(
+            dict.fromkeys([digest(1)], b""), {}
+        )
         assert await store.recall("s", digest("c")) == b"created"
         assert await store.read_records("s") == {b"1": b"x"}
         await store.list(None, 10)

@@ -83,8 +83,28 @@ async def test_event_ids_count_in_the_restored_session(store: Store) -> None:
 
     outcome = await store.commit(commit("r0", "r1", event_ids=[digest(7), digest("new"), digest(1199)]))
 
-    assert outcome == Known(frozenset([digest(7), digest(1199)]), {})
+    assert outcome == Known(dict.fromkeys([digest(7), digest(1199)], b""), {})
     assert await store.commit(commit("r0", "r1", event_ids=[digest("new")])) == Committed()
+
+
+async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store: Store) -> None:
+    await store.create(new_session())
+    values = {digest("v"): b"value"}
+    asked = {"event_ids": [digest("v"), digest(1)], "values": values, "remember_seconds": 10**8}
+    await store.commit(commit("a-0", "a-1", **asked))
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+    await store.restore("s", whole, restored(remember_seconds=10**8))
+
+    assert await store.commit(commit("r0", None, event_ids=[digest("v"), digest(1)])) == Known(
+        values | {digest(1): b""}, {}
+    )
+    again = await store.export("s")
+    assert again is not None
+    ((until, ids),) = again.events
+    assert until == pytest.approx(whole.events[0][0], abs=1)
+    assert ids == whole.events[0][1]
 
 
 async def test_an_id_that_exists_is_not_written_over(store: Store) -> None:
@@ -131,7 +151,7 @@ async def test_an_answer_is_restored_beside_the_event_ids(store: Store) -> None:
 
     assert await store.recall("s", digest("import")) == b"view"
     repeated = commit("r0", "r1", event_ids=[digest(7)], event_lookups=[digest(7)])
-    assert (await store.commit(repeated)) == Known(frozenset([digest(7)]), {})
+    assert (await store.commit(repeated)) == Known(dict.fromkeys([digest(7)], b""), {})
     again = await store.export("s")
     assert again is not None
     assert sum(len(digests) for _, digests in again.events) == 1200

@@ -209,7 +209,12 @@ class RedisClient(ABC):
         ]
 
     async def run_on_session(
-        self, script: Script, session_id: str, tail: Sequence[RedisArgument], others: Sequence[str] = ()
+        self,
+        script: Script,
+        session_id: str,
+        tail: Sequence[RedisArgument],
+        others: Sequence[str] = (),
+        remember_seconds: float = 0,
     ) -> Sequence[Any]:
         """Run a script on all keys of a session, and return its reply from the outcome on.
 
@@ -221,11 +226,14 @@ class RedisClient(ABC):
         script : takes the keys of ``Keys.at``
         tail : arguments behind the numbers and the width of the buckets
         others : keys that are not the session's; they come before the last one
+        remember_seconds : for which the session asks that ids are kept; 0 where none is written
         """
+        width = self.keys.width(remember_seconds)
         for _ in range(MAX_KEY_CORRECTIONS):
             left = self.left.get(session_id)
-            keys, numbers = self.keys.at(session_id, self.clock.now(), left.listed if left is not None else "")
-            args = (numbers, self.keys.bucket_ms, *tail)
+            listed = left.listed if left is not None else ""
+            keys, numbers = self.keys.at(session_id, self.clock.now(), listed, width)
+            args = (numbers, width, *tail)
             every = (*keys[:-1], *others, keys[-1])
             reply = await self.run(script, every, args, replicated=True)
             if reply[0] != b"KEYS":

@@ -14,7 +14,7 @@ key                                type  holds
 ``<prefix>:{<session id>}:log``    strm  the session's log
 ``<prefix>:{<session id>}:segments`` hash  segments: name -> record
 ``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
-``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> answer
+``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> value or answer
 ``<prefix>:{<session id>}:copy:*`` any   copies of the above while a session is exported or restored, and of names
                                          of segments, in their order, while these are listed
 ``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
@@ -27,8 +27,8 @@ key                                type  holds
 
 The braces are a hash tag: a cluster keeps all keys of a session on one node. The first five are permanent
 in sessions without idle expiry; every other key has a deadline. A time bucket covers a quarter of the dedupe
-window of the worker that begins it, and expires a window and a quarter after its end. Sessions list their buckets,
-so that each worker finds all of them, whatever its own window is.
+window of the worker that begins it, or of what its session asks for if that is longer, and expires a window and a
+quarter after its end. Sessions list their buckets, so that each worker finds all of them, whatever the windows are.
 """
 
 from __future__ import annotations
@@ -157,7 +157,13 @@ class Keys:
         """
         return f"{self.session(session_id)}:copy:{token}:"
 
-    def at(self, session_id: str, seconds: float, listed: str = "") -> tuple[tuple[str, ...], str]:
+    def width(self, remember_seconds: float) -> int:
+        """Return the length in milliseconds of a time bucket of a session that asks for so many seconds, or 0."""
+        return max(self.bucket_ms, math.ceil(remember_seconds * 1000 / BUCKETS_PER_WINDOW))
+
+    def at(
+        self, session_id: str, seconds: float, listed: str = "", width: int | None = None
+    ) -> tuple[tuple[str, ...], str]:
         """Return the keys of a session that scripts may read or write, and the numbers of the buckets among them.
 
         Parameters
@@ -165,13 +171,14 @@ class Keys:
         session_id : of the session
         seconds : Unix seconds by the store's clock
         listed : field ``buckets`` of the session, as far as it is known
+        width : milliseconds of a bucket; None for ``bucket_ms``
 
         Returns
         -------
         The keys in the order in which scripts expect them: of the session, beside it, of its buckets, and one that
         never exists. The numbers are separated by spaces.
         """
-        numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), listed)
+        numbers, joined = _numbers(int(seconds * 1000 // (width or self.bucket_ms)), listed)
         return self.of(session_id, *BESIDE, *[SEEN_KEY + number for number in numbers]), joined
 
     def due(self, shard: int) -> str:
@@ -309,6 +316,7 @@ def plain_call(
         (left is None or written is None or left.version != commit.expected)
         or not (left.version.startswith(own) and written.version.startswith(own))
         or (commit.answers or commit.lookups or commit.event_lookups or written.segments or written.entries)
+        or (commit.values and not commit.values.keys() <= set(events))
         or (written.permanent or written.spec is not None or written.about is not None)
         or (left.expires and not written.idle_ttl_ms)
         or len(events) + len(written.records) + len(written.counts) > MAX_PLAIN
@@ -318,6 +326,8 @@ def plain_call(
     buckets, deadlines, since, until = list[int](), list[int](), 0.0, math.inf
     if events or (idle and left.listed):
         now_ms, width = int(seconds * 1000), keys.bucket_ms
+        if commit.remember_seconds:
+            width = keys.width(commit.remember_seconds)
         buckets, deadlines, since, until = buckets_of(left.listed, width, now_ms // width)
         if until <= now_ms:
             return None
@@ -327,7 +337,8 @@ def plain_call(
     elif written.records:
         names.append(key + RECORDS_KEY)
     records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
-    ids, counts = [item for digest in events for item in (EVENT + digest, b"")], written.counts
+    values, counts = commit.values, written.counts
+    ids = [item for digest in events for item in (EVENT + digest, values.get(digest, b""))]
     times = (idle, written.least_deadline_ms, since, until)
     sizes = _PLAIN.pack(*times, len(buckets), len(counts), len(ids), len(records), len(dropped))
     head = (commit.expected, commit.checksum, written.version, written.state, sizes)
@@ -348,7 +359,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     idle = -1 if written.permanent else written.idle_ttl_ms or 0
     args += (commit.writer, commit.expected, written.version, commit.checksum, idle, b"".join(lookups))
     groups = [COUNTED + b"%d" % group for group in written.counts]
-    args += (written.least_deadline_ms, len(groups), *groups, *written.counts.values())
+    args += (written.least_deadline_ms, int(commit.prolongs), len(groups), *groups, *written.counts.values())
 
     def write(command: str, key: int, items: Sequence[RedisArgument]) -> None:
         for at in range(0, len(items), ITEMS_AT_ONCE):
@@ -361,9 +372,13 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     fields = {b"version": written.version.encode(), b"state": written.state}
     if commit.written is not None:
         write("HSET", _KEY_OF_SESSION, _items(fields | {b"about": written.about, b"spec": written.spec}))
-    remembered = dict.fromkeys([EVENT + digest for digest in commit.event_ids], b"")
+    remembered, values = dict.fromkeys([EVENT + digest for digest in commit.event_ids], b""), commit.values
+    kept_values = {EVENT + digest: value for digest, value in values.items()}
+    remembered |= {name: value for name, value in kept_values.items() if name in remembered}
+    replaced = {name: value for name, value in kept_values.items() if name not in remembered}
     remembered |= {ANSWER + digest: answer for digest, answer in commit.answers.items()}
     write("HSET", _PRESENT, _items(remembered))
+    write("REPLACE", _PRESENT, _items(replaced))
     write("HSET", _KEY_OF_RECORDS, _items(written.records))
     write("HDEL", _KEY_OF_RECORDS, [name for name, record in written.records.items() if record is None])
     kept = {name: segment for name, segment in written.segments.items() if segment is not None}

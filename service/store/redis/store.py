@@ -85,7 +85,8 @@ class RedisStore:
             client.left[session_id] = plain[2]
             self._options.on_plain_commit()
             return COMMITTED
-        reply = await self._run_on_session(scripts.COMMIT, session_id, scripts.commit_args(commit))
+        args = scripts.commit_args(commit)
+        reply = await self._run_on_session(scripts.COMMIT, session_id, args, (), commit.remember_seconds)
         outcome = reply[0]
         if outcome == b"OK":
             _, later, listed, expires_at = reply
@@ -96,13 +97,14 @@ class RedisStore:
             return base.Conflict(scripts.snapshot(reply[1]))
         if outcome == b"NOT_FOUND":
             return base.NotFound()
-        # KNOWN: fields of the event ids, one behind the other, then field and answer of each idempotency key.
-        events, *items = reply[1]
+        # KNOWN: fields of the event ids, one behind the other, and their values, or nil where all are empty; then
+        # field and answer of each idempotency key.
+        joined, values, *items = reply[1]
         width = len(EVENT) + base.DIGEST_BYTES
-        duplicates = frozenset(events[at + len(EVENT) : at + width] for at in range(0, len(events), width))
-        return base.Known(
-            duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)}
-        )
+        events = [joined[at + len(EVENT) : at + width] for at in range(0, len(joined), width)]
+        duplicates = dict.fromkeys(events, b"") if values is None else dict(zip(events, values, strict=True))
+        answers = {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)}
+        return base.Known(duplicates, answers)
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         (_, *keys), cursor = self._keys.of(session_id, scripts.RECORDS_KEY), b"0"

@@ -55,7 +55,7 @@ class Transfer:
         events = []
         for number, deadline in buckets:
             if fields := await self._hash(f"{copies}seen:{number}", probe, EVENT):
-                events.append((deadline, [field[1:] for field in fields]))
+                events.append((deadline, {field[1:]: value for field, value in fields.items()}))
         parts = ("session", "slots", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
         await self._run(scripts.DROP, [f"{copies}{name}" for name in parts])
         return WholeSession(snapshot, records, counts, events, segments)
@@ -77,7 +77,8 @@ class Transfer:
         -------
         The script's outcome: OK, or another and the fields of the session that has this id.
         """
-        copies, buckets = self._keys.copies(session_id, secrets.token_hex(8)), self._buckets(whole.events)
+        copies, width = self._keys.copies(session_id, secrets.token_hex(8)), self._keys.width(new.remember_seconds)
+        present, buckets = int(self._now() * 1000 // width), self._buckets(whole.events, width)
         parts: dict[str, Iterable[tuple[bytes, bytes]]] = {
             "session": pack_counts(whole.counts).items(),
             "slots": whole.records.items(),
@@ -86,34 +87,31 @@ class Transfer:
         }
         session, *beside, probe = self._keys.of(session_id, *BESIDE)
         keys = [session, *beside, *(copies + name for name in parts)]
-        parts |= {f"seen:{n}": ((EVENT + digest, b"") for digest in digests) for n, digests in buckets.items()}
+        parts |= {f"seen:{n}": ((EVENT + digest, each[digest]) for digest in each) for n, each in buckets.items()}
         for name, items in parts.items():
             await self._put(copies + name, items, "ZADD" if name == "played" else "HSET")
         if new.answer is not None:
             key, answer = new.answer
-            buckets.setdefault(present := self._present(), [])
+            buckets.setdefault(present, {})
             await self._put(f"{copies}seen:{present}", [(ANSWER + key, answer)])
         keys += [key for n in buckets for key in (f"{copies}seen:{n}", f"{session}{SEEN_KEY}{n}")]
-        deadlines = [(number + AHEAD) * self._keys.bucket_ms for number in buckets]
+        deadlines = [(number + AHEAD) * width for number in buckets]
         listed = " ".join(f"{number}={deadline}" for number, deadline in zip(buckets, deadlines, strict=True))
         created_at = f"{whole.snapshot.created_at:.6f}"
         fields = (new.version, whole.snapshot.spec, whole.snapshot.state, created_at, new.about)
         tail: Sequence[RedisArgument] = (*fields, new.idle_ttl_ms or 0, listed, *deadlines)
         return await self._run(scripts.RESTORE, [*keys, probe], tail)
 
-    def _buckets(self, events: Iterable[tuple[float, Sequence[bytes]]]) -> dict[int, list[bytes]]:
-        """Return digests by the number of the bucket that is forgotten when they are, or of the present one."""
-        now_ms, width, present = self._now() * 1000, self._keys.bucket_ms, self._present()
-        buckets: dict[int, list[bytes]] = {}
-        for deadline, digests in events:
+    def _buckets(
+        self, events: Iterable[tuple[float, Mapping[bytes, bytes]]], width: int
+    ) -> dict[int, dict[bytes, bytes]]:
+        """Return values by digest, by the number of the bucket that is forgotten with them, or the present one."""
+        now_ms, buckets = self._now() * 1000, dict[int, dict[bytes, bytes]]()
+        for deadline, values in events:
             if deadline * 1000 > now_ms:
-                number = min(present, -int(-deadline * 1000 // width) - AHEAD)
-                buckets.setdefault(number, []).extend(digests)
-        return {number: digests for number, digests in buckets.items() if digests}
-
-    def _present(self) -> int:
-        """Return the number of the present bucket."""
-        return int(self._now() * 1000 // self._keys.bucket_ms)
+                number = min(int(now_ms // width), -int(-deadline * 1000 // width) - AHEAD)
+                buckets.setdefault(number, {}).update(values)
+        return {number: values for number, values in buckets.items() if values}
 
     async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]], command: str = "HSET") -> None:
         part, size = list[RedisArgument](), 0

@@ -9,14 +9,16 @@
 --       6 checksum: the expected state's last bytes, or ''
 --       7 idle expiry from now, ms, 0 to leave it, or -1 for none
 --       8 joined fields (kind byte and digest) to look up  9 the least idle deadline, ms
---       10 number of fields with counts
---       11.. these fields, what is added to each, then what is written, in this order: command, number of the key,
---       or 0 for the present bucket, number of arguments, and these; the last: prelude.lua
+--       10 1 if what is remembered is kept from now on as long as what is new, else 0  11 number of fields with counts
+--       12.. these fields, what is added to each, then what is written, in this order: command, number of the key,
+--       or 0 for the present bucket, number of arguments, and these; the last: prelude.lua. REPLACE is HSET to the
+--       bucket that has the field
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed: a snapshot where an earlier sending of this commit wrote it and others have
 --            committed since, or nil; then fields `buckets` and `expires_at` (or nil)
 -- CONFLICT   snapshot: another version is stored, or the state was changed by hand
--- KNOWN      what is remembered: joined fields of event ids (kind 'e'), then field and answer of each key
+-- KNOWN      what is remembered: joined fields of event ids (kind 'e'), their values or nil where all are empty, then
+--            field and answer of each key
 -- KEYS       the session's field `buckets`: the caller has to call again with the keys of these buckets too
 -- Nothing is written except on OK.
 --
@@ -49,10 +51,11 @@ if not keys then
 end
 local known = remembered(ARGV[8])
 if #known > 0 then
-  local events, found = {}, { '' }
+  local events, values, found = {}, {}, { '', false }
   for at = 1, #known, 2 do
     if string.sub(known[at], 1, 1) == 'e' then
-      events[#events + 1] = known[at]
+      events[#events + 1], values[#values + 1] = known[at], known[at + 1]
+      found[2] = found[2] or known[at + 1] ~= '' and values
     else
       found[#found + 1], found[#found + 2] = known[at], known[at + 1]
     end
@@ -70,15 +73,40 @@ local commands = {
   HDEL = function(...) redis.call('HDEL', ...) end,
   ZADD = function(...) redis.call('ZADD', ...) end,
   ZREM = function(...) redis.call('ZREM', ...) end,
+  REPLACE = function(written_now, ...)
+    local left = { ... }
+    for bucket = 6, #KEYS - 1 do
+      local fields, kept, others = {}, {}, {}
+      for i = 1, #left, 2 do
+        fields[#fields + 1] = left[i]
+      end
+      local values = #fields > 0 and redis.call('HMGET', KEYS[bucket], unpack(fields)) or {}
+      for i = 1, #values do
+        local to = values[i] and kept or others
+        to[#to + 1], to[#to + 2] = left[2 * i - 1], left[2 * i]
+      end
+      left = others
+      if #kept > 0 then
+        redis.call('HSET', KEYS[bucket], unpack(kept))
+      end
+    end
+    if #left > 0 then -- Forgotten meanwhile.
+      redis.call('HSET', written_now, unpack(left))
+    end
+  end,
 }
-local groups, writes, remembers = tonumber(ARGV[10]), {}, false
-local at = 11 + 2 * groups
+local groups, writes, remembers = tonumber(ARGV[11]), {}, false
+local at = 12 + 2 * groups
 while at < #ARGV do
   local command, key, last = ARGV[at], KEYS[tonumber(ARGV[at + 1])] or keys[present], at + 2 + ARGV[at + 2]
   remembers = remembers or key == keys[present]
   -- A key of another type fails here, before anything is written, or at XADD, which comes first.
   if string.sub(command, 1, 1) == 'H' then
     redis.call('HMGET', key, '')
+  elseif command == 'REPLACE' then
+    for bucket = 6, #KEYS - 1 do
+      redis.call('HMGET', KEYS[bucket], '')
+    end
   elseif string.sub(command, 1, 1) == 'Z' then
     redis.call('ZSCORE', key, '')
   end
@@ -97,20 +125,23 @@ end
 
 -- Counts that somebody changed by hand, to what are no numbers, stay.
 local vectors = {}
-append_values(vectors, SESSION, 11, 10 + groups)
+append_values(vectors, SESSION, 12, 11 + groups)
 for i = 1, groups do
-  local is_sum, vector = pcall(sum, vectors[i], ARGV[10 + groups + i])
+  local is_sum, vector = pcall(sum, vectors[i], ARGV[11 + groups + i])
   if is_sum then
-    put(ARGV[10 + i], vector)
+    put(ARGV[11 + i], vector)
   end
 end
 
 -- What this commit remembers goes to the present bucket.
-local permanent, extends, listed = ARGV[7] == '-1', ARGV[7] ~= '0', stored[5]
+local permanent, extends, prolongs, listed = ARGV[7] == '-1', ARGV[7] ~= '0', ARGV[10] == '1', stored[5]
 if remembers then
   deadlines[present] = math.max(deadlines[present] or 0, deadline_of(present, width))
 end
-if remembers or extends then
+for number, latest in pairs(deadlines) do
+  deadlines[number] = prolongs and math.max(latest, now_ms + WINDOW * width) or latest
+end
+if remembers or extends or prolongs then
   local buckets = {}
   for number, latest in pairs(deadlines) do
     buckets[#buckets + 1] = number .. '=' .. integer(latest)
@@ -147,7 +178,7 @@ for i = extends and 1 or 2, (permanent or deadline) and 5 or 0 do
   end
 end
 for number, latest in pairs(deadlines) do
-  if extends or remembers and number == present then
+  if extends or prolongs or remembers and number == present then
     expire_bucket(keys[number], latest, deadline)
   end
 end

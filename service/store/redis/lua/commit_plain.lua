@@ -7,7 +7,7 @@
 --       idle expiry only those that are read or written
 -- ARGV  1 expected version  2 the expected state's last bytes  3 new version  4 state
 --       5 idle expiry from now, ms, or 0, and the least deadline, ms  from when and until when the list of buckets
---         holds, ms; the number of buckets, of fields with counts, of items of event ids (id, ''), of records
+--         holds, ms; the number of buckets, of fields with counts, of items of event ids (id, value), of records
 --         (key, value), of dropped records
 --       6.. fields with counts, what is added to each, these items, dropped records, deadlines of buckets, ms
 -- OK     written
@@ -32,8 +32,9 @@ end
 local at_events = 6 + 2 * groups
 local at_records = at_events + events
 local at_dropped = at_records + records
--- Whether the present bucket has a single id is told by the command that adds it: then it has changed nothing.
-for bucket = events > 2 and 2 or 3, events > 0 and 1 + buckets or 0 do
+-- Whether the present bucket has a single id is told by the command that adds it: then it has changed nothing, as
+-- the id has no value.
+for bucket = (events > 2 or events > 0 and ARGV[at_events + 1] ~= '') and 2 or 3, events > 0 and 1 + buckets or 0 do
   local known = redis.call('HMGET', KEYS[bucket], unpack(ARGV, at_events, at_records - 1))
   for i = 1, events, 2 do
     if known[i] then

@@ -9,6 +9,7 @@ local FIELD = 17 -- bytes of a field that stands for an event id or a key: kind 
 local MAX_WRITERS = 128
 local BEGUN, COMPLETE = '\0begun', '\0complete' -- no ids of sessions; they mark the state of the index
 local MAX_BUCKETS_AHEAD = 8 -- two windows
+local WINDOW = 4 -- buckets
 local CLOCK_MS = 5 -- for which a script may have run
 
 local time = redis.call('TIME')
