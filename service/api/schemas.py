@@ -10,7 +10,7 @@ from ..errors import FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.events import Eligibility, Events, Segment
-from ..models.specification import LAST_SECOND, SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
+from ..models.specification import LAST_SECOND, SESSION_ID_PATTERN, ExpirySpec, Floor, Goals, IdleTtl, Specification
 
 # -- What answers have in common that are only described.
 
@@ -58,6 +58,8 @@ class Settlement(Described):
     """Number of events of removed arms; left out if there are none."""
     voided: int | None = None
     """Number of cancelled decisions; left out if there are none."""
+    updated: int | None = None
+    """Number of applied events that were improved; left out if there are none."""
     surplus: int | None = None
     """Number of skipped events, with ``on_surplus=skip``."""
     invalid: int | None = None
@@ -122,6 +124,8 @@ class ChangeSession(Posted):
     default is provisional, only ``after_seconds`` may change."""
     idle_ttl_seconds: IdleTtl | None = None
     floor: Floor | None = None
+    goals: Goals | None = None
+    """For events from now on. Goals that stay keep their counts."""
 
 
 LabelTexts = Annotated[list[LabelText], Field(fail_fast=True), NullIs([])]
@@ -214,7 +218,7 @@ class Decision(Described):
     loss: float | None = None
     reward: float | None = None
     """In a session with ``reward_range``."""
-    outcome: Literal["applied", "voided", "removed", "expired"] | None = None
+    outcome: Literal["applied", "updated", "voided", "removed", "expired"] | None = None
     count: int | None = None
     """Number of decisions that expired together."""
     event_id: str | None = None
@@ -295,6 +299,15 @@ class Hint(Described):
     message: str
 
 
+class GoalCount(Described):
+    """A goal, and how often it was reached."""
+
+    value: float
+    """What it stands for: a loss, or a reward."""
+    events: int
+    """Number of applied and updated events that named it."""
+
+
 class SessionSummary(Described):
     """A session without its distribution."""
 
@@ -312,6 +325,10 @@ class SessionSummary(Described):
     """Share of the draws that is uniform over the arms that may be drawn."""
     decision_log: dict[str, Any] | None = None
     """Left out if the session keeps no log."""
+    updates: dict[str, Any] | None = None
+    """Left out if events can't be improved."""
+    goals: dict[str, GoalCount] | None = None
+    """Left out if the session has none."""
     segments: int | None = None
     """Number of segments that are kept; left out if the session has none."""
     slot: int

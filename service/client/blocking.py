@@ -207,8 +207,8 @@ class Session:
         Parameters
         ----------
         decision : what ``act`` returned, or the arm; none for points. That of a fallback is not sent
-        outcome : ``loss``, ``reward``, ``losses`` or ``gradient``, in the session's unit; ``event_id``, ``slot``
-            and ``segment`` of the decision where no action says them
+        outcome : ``loss``, ``reward``, ``goal``, ``losses`` or ``gradient``, in the session's unit; ``event_id``,
+            ``slot`` and ``segment`` of the decision where no action says them
 
         Returns
         -------

@@ -174,7 +174,7 @@ def api_error(
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Mapping[str, Any]], T]
-COUNTS = ("applied", "duplicates", "surplus", "removed", "voided", "invalid")
+COUNTS = ("applied", "duplicates", "surplus", "removed", "voided", "updated", "invalid")
 """Of a settlement: the first two are always there."""
 FALLBACK_ID = "fallback-"
 """Beginning of the event id of an action that the service did not choose: feedback with it is not sent."""
@@ -233,6 +233,7 @@ class Settlement:
     surplus: int = 0
     removed: int = 0
     voided: int = 0
+    updated: int = 0
     invalid: int = 0
     invalid_indexes: tuple[int, ...] = ()
     fallbacks: int = 0
@@ -391,11 +392,11 @@ Fallback: TypeAlias = str | int | Sequence[float]
 """An arm, or a point."""
 VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
-CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor")
+CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals")
 """Fields of a session that may change after its creation, beside its arms."""
-_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log")
+_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates")
 _WHERE = ("event_id", "slot", "segment")
-OUTCOMES = ("loss", "reward", "losses", "gradient", VOID)
+OUTCOMES = ("loss", "reward", "goal", "losses", "gradient", VOID)
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -437,6 +438,8 @@ class SessionOptions(TypedDict, total=False):
     initial: Sequence[Mapping[str, Any]]
     segments: Mapping[str, Any] | None
     decision_log: Mapping[str, Any] | None
+    updates: Mapping[str, Any] | None
+    goals: Mapping[str, float] | None
 
 
 class ArmChanges(TypedDict, total=False):
@@ -454,6 +457,7 @@ class SessionChanges(TypedDict, total=False):
     expiry: Mapping[str, Any] | None
     idle_ttl_seconds: float | None
     floor: float | None
+    goals: Mapping[str, float] | None
 
 
 class ActOptions(TypedDict, total=False):
@@ -491,10 +495,11 @@ class Where(TypedDict, total=False):
 
 
 class Outcome(Where, total=False):
-    """What an event reports, in the session's unit: one of ``loss``, ``reward``, ``losses`` and ``gradient``."""
+    """What an event reports, in the session's unit: ``loss``, ``reward``, ``goal``, ``losses`` or ``gradient``."""
 
     loss: float
     reward: float
+    goal: str
     losses: Numbers
     gradient: Numbers
 
@@ -554,7 +559,7 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
     """
     outcome = [name for name in OUTCOMES if name in fields]
     if len(outcome) != 1 or not fields.keys() <= {*outcome, *_WHERE}:
-        raise TypeError("report exactly one of loss, reward, losses and gradient")
+        raise TypeError("report exactly one of loss, reward, goal, losses and gradient")
     where = {name: fields.get(name) for name in _WHERE}
     if isinstance(decision, Action):
         of_action = {"event_id": decision.event_id or None, "slot": decision.slot, "segment": decision.segment}
@@ -586,7 +591,9 @@ def differs(found: SessionView, options: Mapping[str, Any], refusal: ApiError) -
 def changes_to(found: SessionView, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are named, may change, and are others than the session's."""
     named = {name: options[name] for name in CHANGEABLE if name in options}
-    return {name: value for name, value in named.items() if not _same(value, found.fields.get(name))}
+    goals = found.fields.get("goals")
+    present = {**found.fields, "goals": goals and {name: goal["value"] for name, goal in goals.items()}}
+    return {name: value for name, value in named.items() if not _same(value, present.get(name))}
 
 
 def _same(wanted: Any, present: Any) -> bool:

@@ -74,7 +74,7 @@ class ReportCounts:
     Attributes
     ----------
     waiting : not answered so far
-    applied, duplicates, surplus, removed, voided : as the service settled them
+    applied, duplicates, surplus, removed, voided, updated : as the service settled them
     dropped : refused by the service, or given up; ``on_error`` was called with each
     fallbacks : of actions that the service did not choose; nobody needs them
     """
@@ -85,6 +85,7 @@ class ReportCounts:
     surplus: int = 0
     removed: int = 0
     voided: int = 0
+    updated: int = 0
     dropped: int = 0
     fallbacks: int = 0
 
@@ -324,7 +325,7 @@ class Reporter:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
         with self._lock:
-            for name in ("applied", "duplicates", "surplus", "removed", "voided"):
+            for name in ("applied", "duplicates", "surplus", "removed", "voided", "updated"):
                 setattr(self._counts, name, getattr(self._counts, name) + getattr(settled, name))
             self._end(lane)
 

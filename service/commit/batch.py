@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 
     arm: int
     outcome: str
-    """``applied``, ``voided``, ``removed`` or ``expired``."""
+    """``applied``, ``updated``, ``voided``, ``removed`` or ``expired``."""
     loss: float | None = None
     """As it was posted; None where there is none, and for expired decisions."""
     event_id: str | None = None
@@ -63,6 +63,8 @@ class Ended(NamedTuple):
     defaulted: bool = False
     """Whether it was learned at the default loss."""
     segment: str | None = None
+    before: float | None = None
+    """Of an update: the loss in whose place the other one was learned, as it would be posted."""
 
 
 class Settled(NamedTuple):
@@ -165,6 +167,8 @@ def _counted(each: Happening, losses: LossRange, default: float | None) -> Itera
         loss = default if each.defaulted else each.loss
         if loss is not None:
             yield each.arm, stored_as.LOSSES, each.decisions * losses.share(loss)
+    elif isinstance(each, Ended) and each.before is not None and each.loss is not None:
+        yield each.arm, stored_as.LOSSES, losses.share(each.loss) - losses.share(each.before)
 
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:

@@ -378,6 +378,15 @@ class ArmRun(BaseRun):
         self.ledger.settle_all(positions, losses, self.params.expiry)
         self.state = self.learner.settle_all(self.state, positions, losses)
 
+    def update(self, event: ArmFeedback, before: float) -> None:
+        """Learn the better loss of an event, of a live arm, in the place of the one that was learned ``before``.
+
+        No decision is settled. Only for learners whose specification ``takes_updates``.
+        """
+        learner: Any = self.learner
+        self.ledger.correct(event.loss, before)
+        self.state = learner.correct(self.state, self.arms.positions[event.arm], event.loss, before)
+
     def delays(self, arms: Sequence[int]) -> Sequence[float]:
         """Return ``delay`` of events of these arms, settled in this order, none of them surplus.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +58,8 @@ class Ledger:
     """Events with a loss below it."""
     equal_losses: bool = True
     """Whether all losses were alike."""
+    goals: tuple[int, ...] = ()
+    """Events that named each goal, applied ones and updates, in the order of ``Params.goals``."""
 
     def settle(self) -> None:
         """Count the feedback of one outstanding decision."""
@@ -77,6 +79,13 @@ class Ledger:
         self.losses += count
         # A mean moved like this stays finite, and is exactly the loss while all are alike.
         self.mean_loss += (loss - self.mean_loss) * (count / self.losses)
+
+    def correct(self, loss: float, before: float) -> None:
+        """Put a loss in the place of one before that was learned; both are on the learner's scale."""
+        alone = self.losses == 1
+        self.equal_losses = self.equal_losses and self.losses <= 1
+        # Rounding may leave less than the best loss, which is 0.
+        self.mean_loss = loss if alone else max(self.mean_loss + (loss - before) / max(self.losses, 1), 0.0)
 
     def expire(self, count: int) -> None:
         """Count ``count`` outstanding decisions as expired."""
@@ -227,6 +236,10 @@ class Params(NamedTuple):
     """Segments that are kept at most; 0: acts and events name none."""
     remember_seconds: float = 0
     """For which ids of events are kept at least; 0: for the dedupe window of the service."""
+    updates: int = 0
+    """Seconds within which an applied event may come again with a better loss; 0: it counts as it was applied."""
+    goals: Mapping[str, float] = {}
+    """What events may name in place of a loss, and the loss or reward of each as it would be posted."""
 
 
 # -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.
@@ -336,6 +349,8 @@ class ArmFeedback(NamedTuple):
     """Whether the decision was never shown: there is no loss, and ``loss`` means nothing."""
     segment: str = ""
     """Of the decision, in sessions with segments."""
+    goal: int | None = None
+    """Place of the goal that it names among ``Params.goals``."""
 
 
 class PointFeedback(NamedTuple):

@@ -247,6 +247,7 @@ def start_run(params: Params) -> Run:
         ArmLedger.of(learner.n_arms, sum(arm.acts for arm in params.initial)),
         Arms.of(learner.n_arms, getattr(params.learner, "arms", None)),
     )
+    ledger.goals = (0,) * len(params.goals)
     if isinstance(learner, SlotLearner):
         return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())
     if params.max_segments:
@@ -300,20 +301,21 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple
         yield arm, 1
 
 
-def with_window_and_floor(run: Run, expiry: Expiry | None, floor: float) -> Run:
-    """Return the run with another window and floor; open decisions have the new window from their act on.
+def with_params(run: Run, params: Params) -> Run:
+    """Return the run with another window, floor or goals; open decisions have the new window from their act on.
 
     Decisions that were opened without a window have theirs from now on. They expire to the accuracy of the wider of
-    the two kinds of buckets.
+    the two kinds of buckets. Goals that stay keep their counts.
 
     Parameters
     ----------
-    run : the session's; it stays as it is, and shares its counts and state with the one returned
-    expiry : the new window; None: decisions expire no more
-    floor : share of the draws that is uniform over the eligible arms, in [0, 1)
+    run : the session's; it stays as it is, and shares its state with the one returned
+    params : differ in nothing else; without expiry decisions expire no more
     """
-    times = None if expiry is None else _times(run, expiry)
-    return replace(run, params=run.params._replace(expiry=expiry, floor=floor), act_times=times)
+    times = None if params.expiry is None else _times(run, params.expiry)
+    counts = dict(zip(run.params.goals, run.ledger.goals, strict=True))
+    ledger: Any = replace(run.ledger, goals=tuple(counts.get(name, 0) for name in params.goals))
+    return replace(run, params=params, ledger=ledger, act_times=times)
 
 
 def _times(run: Run, expiry: Expiry) -> ActTimes:

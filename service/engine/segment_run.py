@@ -66,6 +66,11 @@ class KeptSegment(NamedTuple):
         kept = self.learned(loss)
         return kept._replace(feedbacks=self.feedbacks + 1, outstanding=max(self.outstanding - 1, 0))
 
+    def corrected(self, loss: float, before: float) -> KeptSegment:
+        """Move the mean by a loss in the place of one before, which may be of an earlier segment of this name."""
+        mean = self.mean_loss + (loss - before) / self.losses if self.losses else 0.0
+        return self._replace(mean_loss=max(mean, 0.0))
+
     def fitted(self, arms: Arms) -> KeptSegment:
         """Return the segment with the arms there are: those gone are dropped, then new ones added."""
         if self.live is arms.live:
@@ -300,6 +305,12 @@ class SegmentRun(ArmRun):
         else:
             moment = self.layer.correct(self._moment(kept), position, event.loss, default)
         self._keep(event.segment, kept if kept is None else kept.settled(event.loss), moment)
+
+    def update(self, event: ArmFeedback, before: float) -> None:
+        kept, position = self.current(event.segment), self.arms.positions[event.arm]
+        self.ledger.correct(event.loss, before)
+        moment = self.layer.correct(self._moment(kept), position, event.loss, before, ends=0)
+        self._keep(event.segment, kept if kept is None else kept.corrected(event.loss, before), moment)
 
     def void(self, event: ArmFeedback) -> None:
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default

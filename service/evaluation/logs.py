@@ -26,7 +26,7 @@ from .. import encoding_of, install
 
 Entry = Mapping[str, Any]
 """Fields by name, as the service answers them, without those that are null."""
-OUTCOMES = ("applied", "voided", "removed", "expired")
+OUTCOMES = ("applied", "updated", "voided", "removed", "expired")
 CHOSEN_BY_CLIENTS = ("label", "segment", "event_id")
 ABSENT = frozenset({"nan", "na", "n/a", "null", "none", "<na>"})
 """What programs write into a cell without a value."""
@@ -264,6 +264,8 @@ class _Matching:
     by_slot: dict[int | None, _Act] = field(default_factory=dict)
     open: dict[int, deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
     by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
+    by_event: dict[str | None, _Act] = field(default_factory=dict)
+    """Acts of applied events by the ids of these."""
     labels: dict[int, str] = field(default_factory=dict)
     word: str = "loss"
     lone_events: int = 0
@@ -284,7 +286,11 @@ class _Matching:
             return
         if "reward" in entry:
             self.word = "reward"
-        value = entry.get(self.word)
+        value, event_id = entry.get(self.word), entry.get("event_id")
+        if outcome == "updated":
+            if value is not None and (improved := self.by_event.get(event_id)) is not None:
+                improved.value = float(value)
+            return
         count = entry.get("count", 1)
         for number in range(count):
             act = self._settled(entry, of_any_segment=outcome == "expired")
@@ -293,6 +299,8 @@ class _Matching:
                 return
             act.ended = outcome
             act.value = None if outcome == "voided" or value is None else float(value)
+            if outcome == "applied" and event_id is not None:
+                self.by_event[event_id] = act
 
     def _settled(self, entry: Entry, *, of_any_segment: bool) -> _Act | None:
         arm, named = entry["arm"], self.by_slot.get(entry.get("slot"))

@@ -214,6 +214,8 @@ class Spec(Posted):
     """Whether the learner is a ``ProvisionalLearner``."""
     takes_segments: ClassVar[bool] = False
     """Whether the learner can be the global part of segments; it is a ``PooledLearner`` then."""
+    takes_updates: ClassVar[bool] = False
+    """Whether the learner has ``correct``: a loss that was learned can be replaced."""
 
     @property
     def size(self) -> int:
@@ -418,6 +420,14 @@ class PooledLearner(ArmLearner[S]):
         divisor : mean probability of the arm over outstanding decisions, where the caller knows it; 0 moves no sum
         """
 
+    @abstractmethod
+    def correct(self, state: S, arm: Any, loss: Any, before: float, divisor: float | None = None) -> S:
+        """Return the state after a decision's ``loss`` has replaced one ``before`` that was learned for it.
+
+        That is the default, as it was charged, or the loss of an event that turned out better. Both are on the
+        learner's scale; the others are as for ``settle``.
+        """
+
 
 class ProvisionalLearner(PooledLearner[S]):
     """A learner over arms that can learn a default loss when the arm is drawn, and correct it by the loss itself.
@@ -428,13 +438,6 @@ class ProvisionalLearner(PooledLearner[S]):
     def charge(self, state: S, arm: Any, default: float) -> S:
         """Return the state after the arm that ``draw`` has just drawn has been charged with the default loss."""
         return self.settle(state, arm, default)
-
-    @abstractmethod
-    def correct(self, state: S, arm: Any, loss: Any, before: float, divisor: float | None = None) -> S:
-        """Return the state after a decision's ``loss`` has replaced one ``before``: the default, as it was charged.
-
-        Both are on the learner's scale; the others are as for ``settle``.
-        """
 
     def correct_all(self, state: S, arms: Sequence[int], losses: Sequence[float], default: float) -> S:
         """Return the state after events of one run in order: to the bit what ``correct`` makes one by one."""

@@ -23,8 +23,8 @@ POOL_CAP = 1000
 """Most slots that the mean over outstanding decisions counts."""
 FLOOR_SHARE = 0.25
 """The floor at the start, as a share of uniform play."""
-LARGEST_FALL, LARGEST_RISE = 0.25, 0.5
-"""Bounds on one event's change of an arm's sum, in units of scale/sqrt(p)."""
+LARGEST_FALL, LARGEST_RISE, LARGEST_CORRECTION = 0.25, 0.5, 1.0
+"""Bounds on one event's change of an arm's sum, and on the fall by a correction, in units of scale/sqrt(p)."""
 
 
 class CentredTsallisSpec(ArmsSpec):
@@ -36,6 +36,7 @@ class CentredTsallisSpec(ArmsSpec):
     arms_setting: ClassVar = "max_arms_centred"
     takes_initial: ClassVar = True
     takes_segments: ClassVar = True
+    takes_updates: ClassVar = True
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
     tracking: Annotated[bool, NullIs(False)] = False
@@ -180,6 +181,17 @@ class CentredTsallis(PooledLearner[State]):
         state = state._replace(sums=sums, outstanding=outstanding, events=events, mean=mean)
         return state._replace(variance_sum=spread, variance_max=largest) if state.events_at_open else state
 
+    def correct(self, state: State, arm: Any, loss: Any, before: float, divisor: float | None = None) -> State:
+        index, change = at(arm), loss - before
+        sums = state.sums.copy()
+        sums[index] += _step(state, index, change, divisor, LARGEST_CORRECTION)
+        state = state._replace(sums=sums, mean=state.mean + (change / state.events if state.events else 0.0))
+        if not state.events_at_open:
+            return state
+        square, known = (loss - state.shift) ** 2, (before - state.shift) ** 2
+        spread = np.maximum(state.variance_sum + (square - known), 0.0)
+        return state._replace(variance_sum=spread, variance_max=np.maximum(state.variance_max, square))
+
     def give_up(self, state: State, count: int) -> State:
         return state._replace(outstanding=max(state.outstanding - count, 0))
 
@@ -208,14 +220,14 @@ class CentredTsallis(PooledLearner[State]):
         return with_floor(self._over(state, eligible), floor, eligible)
 
 
-def _step(state: State, index: Any, deviation: Any, given: float | None) -> Any:
+def _step(state: State, index: Any, deviation: Any, given: float | None, fall: float = LARGEST_FALL) -> Any:
     """Return what one event adds to the sum of its arm; 0 where no outstanding decision can be of that arm."""
     bound = state.scale / np.sqrt(state.p[index])
     divisor = state.pool[index] if given is None else np.float64(given)
     possible = divisor > 0
     if not possible.all():
         deviation, divisor = np.where(possible, deviation, 0.0), np.where(possible, divisor, 1.0)
-    return np.minimum(np.maximum(deviation / divisor, -LARGEST_FALL * bound), LARGEST_RISE * bound)
+    return np.minimum(np.maximum(deviation / divisor, -fall * bound), LARGEST_RISE * bound)
 
 
 def _resting(state: State, scale: Any, x: FloatArray) -> State:

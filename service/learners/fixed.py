@@ -46,6 +46,8 @@ Probabilities = Annotated[
 class FixedSpec(ArmsSpec):
     """Fixed probabilities: takes losses and learns nothing. For the control group of a learner."""
 
+    takes_updates: ClassVar = True
+
     kind: Literal["fixed"] = "fixed"
     probabilities: Probabilities | None = None
     """Of every arm, by label or in the order of the arms; they sum to 1. Null: all alike."""
@@ -110,6 +112,9 @@ class Fixed(ArmLearner[State]):
         return floor > 0 or bool((state.p[..., eligible].sum(axis=-1) > 0).all())
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:  # noqa: ARG002 - nothing is learned
+        return state
+
+    def correct(self, state: State, arm: Any, loss: Any, before: float) -> State:  # noqa: ARG002 - as above
         return state
 
     def remove_arms(self, state: State, positions: IntArray) -> State:

@@ -54,6 +54,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
     takes_initial: ClassVar = True
     takes_provisional: ClassVar = True
     takes_segments: ClassVar = True
+    takes_updates: ClassVar = True
 
     kind: Literal["multiscale_tsallis"] = "multiscale_tsallis"
 

@@ -279,8 +279,8 @@ class Segments(Generic[P]):
 
     Parameters
     ----------
-    part : the global part; a ``ProvisionalLearner`` where defaults are provisional, which ``correct`` and
-        ``uncharge`` need: with another they raise a TypeError
+    part : the global part; a ``ProvisionalLearner`` where defaults are provisional, which ``uncharge`` needs: with
+        another it raises a TypeError
     """
 
     def __init__(self, part: PooledLearner[P]) -> None:
@@ -332,14 +332,9 @@ class Segments(Generic[P]):
         """Put a decision's loss in place of that ``before``: the default it was charged with.
 
         With ``ends`` 0 that is a loss that was learned, so that no decision ends.
-
-        Raises
-        ------
-        TypeError
-            where the global part takes no provisional default.
         """
         part, shared, segment = moment
-        part = self._provisional.correct(part, arm, loss, before, self._divisor(moment, arm))
+        part = self.part.correct(part, arm, loss, before, self._divisor(moment, arm))
         sums = shared.mixture_sums
         if segment is not None:
             sums, own = stepped(shared, segment, arm, loss - before, LARGEST_CORRECTION, 1)

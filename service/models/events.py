@@ -184,6 +184,8 @@ class _Event(Posted):
         return None if self.event_id is None else digest(self.event_id)
 
 
+MAX_GOAL = 64
+"""Characters of a goal."""
 VOID = "null: the decision was never shown, and the session learns nothing from it."
 
 
@@ -199,13 +201,13 @@ class OneArmEvent(_Event):
 
     segment: Segment | None = None
 
-    word: ClassVar[Literal["loss", "reward"]]
-    """The name of the field with the number."""
+    word: ClassVar[Literal["loss", "reward", "goal"]]
+    """The name of the field with the number, or with the goal that stands for one."""
 
     @property
     def value(self) -> float | None:
         """The loss or reward as it was posted; None for a decision that was never shown."""
-        value: float | None = getattr(self, self.word)
+        value: float | None = getattr(self, self.word) if self.word != "goal" else None
         return value
 
 
@@ -223,6 +225,13 @@ class RewardEvent(OneArmEvent):
     reward: Annotated[Finite | None, Field(description=VOID)]
 
 
+class GoalEvent(OneArmEvent):
+    """What a visitor did, in a session with ``goals``: the goal stands for its loss or reward."""
+
+    word: ClassVar = "goal"
+    goal: Annotated[str, Field(min_length=1, max_length=MAX_GOAL)]
+
+
 class LossesEvent(_Event):
     """f(x) and f at the query points, in their order: dim + 1 losses of one slot."""
 
@@ -235,19 +244,26 @@ class GradientEvent(_Event):
     gradient: Annotated[list[Finite] | None, Field(min_length=1, fail_fast=True, description=VOID)]
 
 
-_TAGS = {"arm": "ArmEvent", "reward": "RewardEvent", "losses": "LossesEvent", "gradient": "GradientEvent"}
+_TAGS = {
+    "losses": "LossesEvent",
+    "gradient": "GradientEvent",
+    "goal": "GoalEvent",
+    "reward": "RewardEvent",
+    "arm": "ArmEvent",
+}
 EVENT_TAGS = frozenset(_TAGS.values())
 """What pydantic puts between an event's place and its field."""
 
 
 def _shape(value: Any) -> str:
     fields = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, _Event) else ()
-    return next((_TAGS[name] for name in ("losses", "gradient", "reward") if name in fields), _TAGS["arm"])
+    return next((tag for name, tag in _TAGS.items() if name in fields), _TAGS["arm"])
 
 
 Event = Annotated[
     Annotated[ArmEvent, Tag("ArmEvent")]
     | Annotated[RewardEvent, Tag("RewardEvent")]
+    | Annotated[GoalEvent, Tag("GoalEvent")]
     | Annotated[LossesEvent, Tag("LossesEvent")]
     | Annotated[GradientEvent, Tag("GradientEvent")],
     Discriminator(_shape),

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ..engine.ledger import Expiry, LossRange, Params
 from ..errors import FieldValueError
 from ..learners import REGISTRY
 from ..learners.base import InitialArm, Posted, Spec
-from ..learners.specs import MAX_COUNT, ArmsSpec, Finite, LabelText, NullIs, Whole
+from ..learners.specs import MAX_COUNT, NOT_IN_LABELS, ArmsSpec, Finite, LabelText, NullIs, Whole, named
 from ..store.base import LAST_SECOND as LAST_SECOND
-from .events import SegmentsSpec
+from .events import MAX_GOAL, SegmentsSpec
 
 # -- Options of a session beside its learner, as clients post them.
 
@@ -22,6 +22,8 @@ Word = Literal["loss", "reward"]
 TEN_YEARS = 315_360_000
 MAX_INITIAL_ACTS = 10**9
 MAX_LOG_ENTRIES = 10_000_000
+MAX_UPDATE_SECONDS = 31_536_000
+MAX_GOALS = 32
 
 
 class ExpirySpec(Posted):
@@ -66,6 +68,30 @@ class DecisionLogSpec(Posted):
     """Number of entries that are kept, and at most a hundred more; the oldest are dropped."""
 
 
+class UpdatesSpec(Posted):
+    """An applied event may come again with a better outcome, and the session learns the difference."""
+
+    within_seconds: Annotated[Whole, Field(ge=1, le=MAX_UPDATE_SECONDS)]
+    """Counted from when the event was applied first. Ids of events are kept so long."""
+
+
+def _are_goals(goals: dict[str, float]) -> dict[str, float]:
+    for name in goals:
+        if not 0 < len(name) <= MAX_GOAL or not NOT_IN_LABELS.isdisjoint(name):
+            raise ValueError(f"a goal has 1 to {MAX_GOAL} characters that labels may have: {named(name)}")
+    # Counts stand in this order, and an export does not keep that of names.
+    return dict(sorted(goals.items(), key=lambda goal: (goal[1], goal[0])))
+
+
+Goals = Annotated[
+    dict[str, Finite],
+    Field(
+        min_length=1,
+        max_length=MAX_GOALS,
+        description="Names of 1 to 64 characters, and the loss, or reward, that each stands for.",
+    ),
+    AfterValidator(_are_goals),
+]
 IdleTtl = Annotated[
     float,
     Field(ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."),
@@ -116,6 +142,10 @@ class Specification(Posted):
     """Keeps a log of decisions and events; null: none is kept."""
     segments: SegmentsSpec | None = None
     """Acts and events name segments, for ``multiscale_tsallis`` and ``centred_tsallis``."""
+    updates: UpdatesSpec | None = None
+    """Events can be improved, for ``multiscale_tsallis``, ``centred_tsallis`` and ``fixed``."""
+    goals: Goals | None = None
+    """What events may name in place of a loss or reward, for learners over arms."""
 
     @model_validator(mode="after")
     def _fields_go_together(self) -> Specification:
@@ -123,6 +153,7 @@ class Specification(Posted):
         segments_fit(self)
         ranges_fit(self)
         defaults_fit(self)
+        updates_and_goals_fit(self)
         return self
 
     @property
@@ -171,7 +202,10 @@ class Specification(Posted):
             "idle_ttl_seconds": self.idle_ttl_seconds,
             "expiry": None if self.expiry is None else self.expiry.shown(self.word),
             "floor": self.floor,
-        } | ({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()})
+            **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
+            **({} if self.updates is None else {"updates": self.updates.model_dump()}),
+            **({} if self.goals is None else {"goals": self.goals}),
+        }
 
     def params(self, seed: int) -> Params:
         """Return what a run is started with."""
@@ -182,7 +216,8 @@ class Specification(Posted):
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         most = 0 if self.segments is None else self.segments.max
         options = (self.losses, expiry, self.floor, initial_arms(self), most, remember_seconds(self))
-        return Params(self.learner, seed, *options)
+        updates = 0 if self.updates is None else self.updates.within_seconds
+        return Params(self.learner, seed, *options, updates, self.goals or {})
 
 
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -192,10 +227,10 @@ TOKEN_SECONDS = 30 * 24 * 3600
 def remember_seconds(session: Specification, *, tokens: bool = False) -> float:
     """Return for how many seconds ids of events are kept at least; 0: for the dedupe window of the service.
 
-    With ``tokens`` as long as a token is good.
+    They are kept while an event may still be improved, and with ``tokens`` as long as a token is good.
     """
-    expiry = session.expiry
-    return 0 if not tokens else TOKEN_SECONDS if expiry is None else expiry.after_seconds
+    life = 0 if not tokens else TOKEN_SECONDS if session.expiry is None else session.expiry.after_seconds
+    return max(life, 0 if session.updates is None else session.updates.within_seconds)
 
 
 # -- Which fields of a session go together: each check raises ValueError where they do not.
@@ -286,6 +321,24 @@ def ranges_fit(session: Specification) -> None:
         raise FieldValueError("reward_range", "reward_range is for learners over arms")
     if session.reward_range is not None and not session.normalize_losses:
         raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
+
+
+def updates_and_goals_fit(session: Specification) -> None:
+    """Check that the learner can replace a loss, and that goals are losses, or rewards, of the session."""
+    if session.updates is not None and not session.learner.takes_updates:
+        takers = " and ".join(kind for kind, spec in REGISTRY.items() if spec.takes_updates)
+        raise FieldValueError("updates", f"not with {session.learner.kind}; only {takers} take them")
+    if session.goals is None:
+        return
+    if not isinstance(session.learner, ArmsSpec):
+        raise FieldValueError("goals", "goals are for learners over arms")
+    for name, value in session.goals.items():
+        try:
+            session.losses.learned(value)
+        except ValueError as error:
+            raise FieldValueError("goals", f"{named(name)}: {error}") from error
+    if len(session.goals) > 1 and len(set(session.goals.values())) == 1:
+        raise FieldValueError("goals", "at least two goals must have different values")
 
 
 def defaults_fit(session: Specification) -> None:

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
@@ -19,15 +20,69 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
-from ..engine.ledger import PER_WINDOW, ActTimes
+from ..engine.ledger import PER_WINDOW, ActTimes, ArmFeedback
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..learners.base import IntArray, Rows
+from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import EXPERTS, Segment
 from ..store.base import LAST_SECOND, PackedPart, PackedRecords
 from . import state as codec
 from .binary import CHECKSUM_BYTES, LENGTH, CodecError, body_of, dtype_below, foreign, record_of
+
+# -- What was learned for an event id, if events can be improved: the value that the store keeps with it.
+
+_LEARNED = struct.Struct("<IddB")
+"""Arm, loss, time of the first application, bytes of the group's name, which follows; then the segment's digest."""
+_SEGMENT_BYTES = 8
+MAX_GROUP = 32
+
+
+class Learned(NamedTuple):
+    """What an event that counts has taught, or an event that may improve it would teach."""
+
+    arm: int
+    """By index."""
+    loss: float
+    """On the learner's scale."""
+    at: float
+    """Unix seconds of the first application."""
+    segment: bytes = b""
+    """Eight bytes that stand for its name; none outside segments."""
+    group: bytes = b""
+
+    @classmethod
+    def of(cls, event: ArmFeedback, at: float) -> Learned:
+        """Return what an event teaches, if it is applied at a time in Unix seconds."""
+        name = event.segment.encode()
+        return cls(event.arm, event.loss, at, blake2b(name, digest_size=_SEGMENT_BYTES).digest() if name else b"")
+
+    def encode(self, event_id: bytes) -> bytes:
+        """Return the value of an event id, by its digest."""
+        body = _LEARNED.pack(self.arm, self.loss, self.at, len(self.group)) + self.group + self.segment
+        return record_of(event_id, body)
+
+    @classmethod
+    def decode(cls, event_id: bytes, value: bytes) -> Learned:
+        """Read what ``encode`` wrote.
+
+        Raises
+        ------
+        CodecError
+            for anything else.
+        """
+        with foreign("the value of an event id"):
+            body = body_of(event_id, value)
+            arm, loss, at, size = _LEARNED.unpack_from(body)
+            group, segment = body[_LEARNED.size : _LEARNED.size + size], body[_LEARNED.size + size :]
+            is_time = 0 <= at <= LAST_SECOND
+            if not (0 <= loss <= LARGEST_VALUE and is_time and len(group) == size <= MAX_GROUP):
+                raise ValueError("numbers out of range")
+            if len(segment) not in (0, _SEGMENT_BYTES):
+                raise ValueError("not a segment")
+            return cls(arm, loss, at, segment, group)
+
 
 # -- Many records as arrays of bytes: a million one by one would take seconds.
 

@@ -63,7 +63,7 @@ _FACTS = 4 + 15
 """Where they stand among the head's numbers: how many arms there ever were, the forms of vectors, how many segments
 are kept, and ``effective_arms``."""
 _RATES = _FACTS + 4
-"""Where the rates begin, which only lists read. NaN stands for None."""
+"""Where the rates begin, which only lists read, and behind them the counts of goals. NaN stands for None."""
 _HALF = struct.Struct("<H")
 """The lower half of the CRC-32 of all before it. Behind a whole one that of the state would not depend on these."""
 
@@ -87,8 +87,8 @@ class Shown(NamedTuple):
     rates: Sequence[float | None] = ()
 
 
-def read_shown(head: bytes, ledger_type: Any = Ledger) -> Shown:
-    """Read what lists show of a state's head.
+def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Shown:
+    """Read what lists show of a state's head; counts of the session's goals stand behind the learner's rates.
 
     Raises
     ------
@@ -103,6 +103,10 @@ def read_shown(head: bytes, ledger_type: Any = Ledger) -> Shown:
         if not least <= number <= most:
             raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
     ledger = ledger_type(*numbers[4:_FACTS], equal_losses=bool(flags & EQUAL_LOSSES))
+    counts = numbers[_RATES + n_rates - n_goals : _RATES + n_rates]
+    if n_goals > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
+        raise CodecError("not the counts of this session's goals")
+    ledger.goals, numbers = tuple(map(int, counts)), numbers[: len(numbers) - n_goals]
     effective, *rates = [None if number != number else number for number in numbers[_RATES - 1 :]]
     kept = numbers[_FACTS + 2] if flags & SEGMENTS else None
     return Shown(ledger, kept, bool(flags & MOSTLY_SURPLUS), effective, rates)
@@ -302,6 +306,7 @@ MAX_ROWS = 2**20
 
 def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
     ledger, state, (_, *rates) = run.ledger, run.state, run.learner.rates(run.state).values()
+    rates += ledger.goals
     # Runs over points have no arms.
     arms: Arms | None = getattr(run, "arms", None)
     shared: Any = getattr(run, "shared", ())
@@ -341,7 +346,8 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
 
 def _read(head: bytes, reader: Reader, run: Any) -> Any:
     old, shared, arms = run.state, getattr(run, "shared", ()), getattr(run, "arms", None)
-    ledger, n_rates = read_shown(head, type(run.ledger)).ledger, head[_START.size - 1]
+    shown, n_rates = read_shown(head, type(run.ledger), len(run.params.goals)), head[_START.size - 1]
+    ledger = shown.ledger
     layout = layout_of(old.__class__, shared.__class__ if shared else None, n_rates)
     numbers = layout.head.unpack(head[: -_HALF.size])
     of_state, (size, forms) = numbers[_RATES + n_rates :], numbers[_FACTS : _FACTS + 2]

@@ -188,8 +188,14 @@ def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Exp
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
         "hints": [hint._asdict() for hint in hints(about["learner"], ledger, losses, expiry, shown.mostly_surplus)],
         **({} if shown.kept is None else {"segments": shown.kept}),
+        **({"goals": _goals(about["goals"], ledger.goals)} if "goals" in about else {}),
         **({} if shown.effective is None else {"effective_arms": shown.effective}),
     }
+
+
+def _goals(values: Mapping[str, float], events: Sequence[int]) -> dict[str, dict[str, float]]:
+    counted = zip(values.items(), events, strict=True)
+    return {name: {"value": value, "events": count} for (name, value), count in counted}
 
 
 def effective_arms_of(run: Run) -> float | None:
@@ -231,7 +237,8 @@ def decode(about: bytes, head: bytes) -> dict[str, Any] | None:
     The fields of a view; None where the bytes are not what this program writes.
     """
     try:
-        shown, (seldom, names, mode, losses, expiry) = read_shown(head), _seldom(about)
+        seldom, names, mode, losses, expiry = _seldom(about)
+        shown = read_shown(head, n_goals=len(seldom.get("goals", ())))
         return _joined(seldom, dict(zip(names, (mode, *shown.rates), strict=True)), shown, losses, expiry)
     except (CodecError, struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
         return None

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ..commit.batch import Applied, ArmsChanged, Draft, Journal, Operation, SessionChanged, expire_due
 from ..cooperative import LABEL_BYTES, Body, joined, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms, Change
-from ..engine.run import Run, with_window_and_floor
+from ..engine.run import Run, with_params
 from ..errors import FieldValueError, InvalidRequestError, NoLabelsError
 from ..models.specification import ExpirySpec, Specification
 from ..models.stored import Stored
@@ -65,7 +65,8 @@ class ChangeArms(Operation):
             remove = [label for label in had if label not in kept]
         change, after, now, expiry = before.change(add, remove), before, run.ledger.time, run.params.expiry
         if change.removed or change.added:
-            known_seconds = max(self.limits.dedupe_seconds, 0 if expiry is None else expiry.after_seconds)
+            window = 0 if expiry is None else expiry.after_seconds
+            known_seconds = max(self.limits.dedupe_seconds, window, run.params.remember_seconds)
             after = before.changed(change, now + known_seconds, now)
         after = after.with_pauses(self.resume, self.pause)
         has = after.labels or {}
@@ -117,7 +118,7 @@ def _with_labels(run: Run) -> ArmRun:
     return run
 
 
-# -- Changing a session's window, idle time and floor.
+# -- Changing a session's window, idle time, floor and goals.
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class ChangeSession(Operation):
     """Replace fields of a session's specification, each whole; the answer is the view as of its commit."""
 
     fields: Mapping[str, Any]
-    """``expiry``, ``idle_ttl_seconds`` and ``floor``, those that were posted."""
+    """``expiry``, ``idle_ttl_seconds``, ``floor`` and ``goals``, those that were posted."""
     view: Callable[[Stored, Run, bool], Body]
     """Makes the answer, of a specification, a run, and whether the commit extends the idle deadline."""
 
@@ -143,7 +144,7 @@ class ChangeSession(Operation):
         if changed:
             params = after.specification.params(after.seed)
             draft.records = {**draft.records, **records.dropped_act_times(run)}
-            draft.run = run = with_window_and_floor(run, params.expiry, params.floor)
+            draft.run = run = with_params(run, params)
             draft.stored = after
             draft.journal.append(SessionChanged(changed))
         shown = await _settled(run)

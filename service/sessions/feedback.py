@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -15,15 +15,19 @@ from ..commit.batch import Applied, Draft, Ended, Operation, Settled
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
-from ..errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
+from ..errors import MAX_INDEXES, FieldError, InvalidRequestError, StateCorruptError, SurplusFeedbackError
 from ..learners.base import Information
-from ..learners.specs import MAX_NAMED
-from ..models.events import Event, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, Surplus
+from ..learners.specs import MAX_NAMED, named
+from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, Surplus
+from ..serialization.binary import CodecError
+from ..serialization.records import Learned
 from ..store.base import DIGEST_BYTES
 from .act import check_segments
 
 # -- Events read as the run of a session takes them.
 
+MAX_GOALS_NAMED = 10
+"""Goals that a message names."""
 Parser = Callable[[Event, Any], Any]
 """Makes feedback for a run of an event; the kinds of both depend on the learner's information.
 
@@ -41,11 +45,18 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     losses = run.params.losses
     if not isinstance(event, OneArmEvent):
         raise InvalidRequestError.of(losses.word, f"this session's learner takes one {losses.word} of one arm")
-    if event.word != losses.word:
+    if event.word not in (losses.word, "goal"):
         raise InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
     if event.segment is not None:
         check_segments(run)
-    arm, segment = _arm(event, run), event.segment or ""
+    arm, segment, goals = _arm(event, run), event.segment or "", run.params.goals
+    if isinstance(event, GoalEvent):
+        if event.goal not in goals:
+            text = "the session has no such goal" if goals else "this session has no goals: create one with `goals`"
+            known = f"; its goals are {', '.join(list(goals)[:MAX_GOALS_NAMED])}" if goals else ""
+            raise InvalidRequestError.of("goal", f"{text}: {named(event.goal)}{known}", logged_message=text)
+        loss = losses.learned(goals[event.goal])
+        return ArmFeedback(arm, loss, event.slot, segment=segment, goal=list(goals).index(event.goal))
     if event.value is None:
         return ArmFeedback(arm, 0.0, event.slot, is_void=True, segment=segment)
     try:
@@ -137,6 +148,8 @@ class Judged:
     event_ids: dict[bytes, bytes]
     """Digests of the ids that count from now on, in order, and their values."""
     duplicates: int = 0
+    updated: dict[int, float] = field(default_factory=dict)
+    """Those that improve an event which counts already, with the loss that was learned for it."""
 
 
 async def judge(
@@ -150,7 +163,8 @@ async def judge(
     feedback : each event as the run takes it; None for one that does not fit
     at_once : events between two pauses
     """
-    is_removed, settles_a_decision = draft.run.is_removed, draft.run.surplus_checker()
+    run, updates = draft.run, draft.run.params.updates
+    is_removed, settles_a_decision = run.is_removed, run.surplus_checker()
     applied, invalid, removed, surplus = list[int](), list[int](), list[int](), list[int]()
     judged = Judged(applied, invalid, removed, surplus, {})
     for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
@@ -159,19 +173,47 @@ async def judge(
         if each is None:
             invalid.append(index)
             continue
-        if event_id is not None and (event_id in judged.event_ids or draft.value_of(event_id) is not None):
-            judged.duplicates += 1
+        value = None if event_id is None else judged.event_ids.get(event_id, draft.value_of(event_id))
+        if event_id is not None and value is not None:
+            known = _improved(run, event_id, value, each) if updates and value else None
+            if known is None:
+                judged.duplicates += 1
+                continue
+            if is_removed(each):
+                removed.append(index)
+            else:
+                judged.updated[index] = known.loss
+            judged.event_ids[event_id] = known._replace(loss=each.loss).encode(event_id)
             continue
+        is_applied = False
         if is_removed(each):
             removed.append(index)
-        elif settles_a_decision(each):
+        elif is_applied := settles_a_decision(each):
             applied.append(index)
         else:
             surplus.append(index)
             continue
         if event_id is not None:
-            judged.event_ids[event_id] = b""
+            keeps = updates and is_applied and not each.is_void
+            judged.event_ids[event_id] = Learned.of(each, run.ledger.time).encode(event_id) if keeps else b""
     return judged
+
+
+def _improved(run: Run, event_id: bytes, value: bytes, event: ArmFeedback) -> Learned | None:
+    """Return what counts for an event id, if this event under it is better and comes in time; else None.
+
+    Raises
+    ------
+    StateCorruptError
+        for a value that somebody changed by hand.
+    """
+    try:
+        known = Learned.decode(event_id, value)
+    except CodecError as error:
+        raise StateCorruptError from error
+    now = run.ledger.time
+    is_better = not event.is_void and event.loss < known.loss and now - known.at <= run.params.updates
+    return known if is_better and Learned.of(event, known.at)._replace(loss=known.loss) == known else None
 
 
 @dataclass(slots=True)
@@ -212,7 +254,12 @@ class SettleFeedback(Operation):
         # An event tells these runs nothing but its arm and its loss, if none of their arms was removed.
         if isinstance(events, PlainEvents) and isinstance(run, ArmRun) and type(run) in (ArmRun, ProvisionalRun):
             live, taken = run.arms.live, run.params.losses
-            fits = isinstance(live, range) and events.word == taken.word and max(events.arms) < len(live)
+            fits = (
+                not run.params.updates
+                and isinstance(live, range)
+                and events.word == taken.word
+                and max(events.arms) < len(live)
+            )
             if fits and (losses := taken.all_learned(events.values)) is not None:
                 return Losses(losses)
         parse = PARSERS[run.learner.information]
@@ -254,6 +301,8 @@ class SettleFeedback(Operation):
         else:
             delays = await self._settle_each(draft, feedback, judged)
         outcomes = {"applied": len(judged.applied) - voided, "duplicates": judged.duplicates}
+        if judged.updated:
+            outcomes["updated"] = len(judged.updated)
         if judged.removed:
             outcomes["removed"] = len(judged.removed)
         if voided:
@@ -314,22 +363,31 @@ class SettleFeedback(Operation):
     async def _settle_each(self, draft: Draft, feedback: Sequence[Any], judged: Judged) -> Sequence[float]:
         """Settle events in their order, and note those of arms; return the first delays, in seconds, if known."""
         run, delays, removed = draft.run, list[float](), set(judged.removed)
-        for index in judged.applied:
+        for index in sorted([*judged.applied, *judged.updated]):
             each = feedback[index]
-            if each.is_void:
+            if index in judged.updated and isinstance(run, ArmRun):
+                run.update(each, judged.updated[index])
+            elif each.is_void:
                 run.void(each)
             else:
                 if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
                     delays.append(delay)
                 run.settle(each)
             await draft.fair_yield()
-        for index in sorted([*judged.applied, *judged.removed]):
-            event = self.events[index]
+        goals, losses, counts = list(run.params.goals.values()), run.params.losses, list(run.ledger.goals)
+        for index in sorted([*judged.applied, *judged.updated, *judged.removed]):
+            event, each, known = self.events[index], feedback[index], judged.updated.get(index)
             if isinstance(event, OneArmEvent):
-                outcome = "removed" if index in removed else "voided" if feedback[index].is_void else "applied"
-                noted = (feedback[index].arm, outcome, event.value, event.event_id, event.slot)
-                draft.journal.append(Ended(*noted, segment=event.segment))
+                outcome = "removed" if index in removed else "voided" if each.is_void else "applied"
+                value, slot, before = event.value if each.goal is None else goals[each.goal], event.slot, None
+                if known is not None:
+                    outcome, slot, before = "updated", None, losses.posted(known)
+                if each.goal is not None and index not in removed:
+                    counts[each.goal] += 1
+                noted = (each.arm, outcome, value, event.event_id, slot)
+                draft.journal.append(Ended(*noted, segment=event.segment, before=before))
             await draft.fair_yield()
+        run.ledger.goals = tuple(counts)
         return delays
 
 

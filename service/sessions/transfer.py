@@ -34,7 +34,7 @@ from ..models.events import MAX_SEGMENT_BYTES
 from ..serialization import state as codec
 from ..serialization import summary
 from ..serialization.binary import CodecError
-from ..serialization.records import decode_segment
+from ..serialization.records import Learned, decode_segment
 from ..store.base import (
     DEFAULTED,
     DIGEST_BYTES,
@@ -103,6 +103,11 @@ async def read_whole(whole: WholeSession, *, checked: bool) -> CachedSession:
                 raise CodecError("a segment was played last in another slot")
             if checked:
                 check_segment(run, text, kept)
+            await fair_yield()
+        part = "event_values"
+        for event_id, value in (item for _, ids in whole.events for item in ids.items()):
+            if value and (not run.params.updates or Learned.decode(event_id, value).arm >= run.arms.size):
+                raise CodecError("a value is not of this session")
             await fair_yield()
     except (StateCorruptError, CodecError, UnicodeDecodeError) as error:
         because = error.__cause__ or error

@@ -325,12 +325,13 @@ class MemoryStore:
         session.writers[commit.writer] = written.version
         if len(session.writers) > MAX_WRITERS:
             del session.writers[next(iter(session.writers))]
-        until, seen, values = self._latest + max(self._window, commit.remember_seconds), session.seen, commit.values
+        # A quarter longer than asked, as in Redis: what came in time may be committed a moment later.
+        until, seen = self._latest + max(self._window, 1.25 * commit.remember_seconds), session.seen
         if commit.prolongs:
             seen.update({name: (max(until, before), value) for name, (before, value) in seen.items()})
         # None of these is remembered: a commit with an event id that counts already writes nothing.
         seen |= dict.fromkeys([EVENT + digest for digest in commit.event_ids], (until, b""))
-        for digest, value in values.items():
+        for digest, value in commit.values.items():
             seen[EVENT + digest] = (seen.get(EVENT + digest, (until,))[0], value)
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()}, until)
         session.write_beside(written, self._latest)

@@ -38,7 +38,7 @@ TRIES, PAUSE_SECONDS = 50, 0.02
 """How often metrics are read again, and how long after, if files are missing or can't be read."""
 OTHER = "other"
 """Method and route of requests that match no route."""
-OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")
+OUTCOMES = ("applied", "updated", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")
 COMMITS = {"Committed": "committed", "Known": "known", "Conflict": "conflict", "NotFound": "not_found"}
 """By the class of the outcome."""
 CALLS = (

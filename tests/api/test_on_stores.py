@@ -396,3 +396,42 @@ async def test_sessions_that_expire_while_they_are_used_leave_nothing(make_clien
     await asyncio.gather(*(use_until_gone(client, number) for number in range(ENDED)))
 
     wait_until(lambda: left(redis_server) == [])
+
+
+async def test_whatever_order_two_processes_report_in_the_best_of_an_id_counts(clients):
+    """Twice each, at once; then everything is exported, and goes on."""
+    rewards = {"reward_range": [0, 1], "updates": {"within_seconds": 10**6}, "goals": {"low": 0.25, "high": 0.5}}
+    await clients[0].post("/v1/sessions", json=SESSION | rewards | {"learner": {"kind": "fixed", "n_arms": 4}})
+    actions = (await clients[0].post(f"{PATH}/acts", json={"count": 30})).json()["actions"]
+    drawn = random.Random(5)
+    outcomes = [
+        drawn.choices([{"reward": 0.125}, {"goal": "low"}, {"goal": "high"}, {"reward": 1}], k=3) for _ in actions
+    ]
+    sent = [
+        (drawn.choice(clients), {"arm": action["arm"], "event_id": str(n)} | outcome)
+        for n, action in enumerate(actions)
+        for outcome in outcomes[n] * 2
+    ]
+    drawn.shuffle(sent)
+
+    answers = await asyncio.gather(*(client.post(f"{PATH}/feedback", json=event) for client, event in sent))
+
+    counts = [answer.json() for answer in answers]
+    assert sum(each["applied"] for each in counts) == 30
+    best = [
+        max(each.get("reward", {"low": 0.25, "high": 0.5}.get(each.get("goal"))) for each in some)
+        for some in outcomes
+    ]
+    for client in clients:
+        view = (await client.get(PATH)).json()
+        assert (view["feedbacks"], view["outstanding"]) == (30, 0)
+        assert view["mean_reward"] == pytest.approx(sum(best) / 30)
+        rows = (await client.get(f"{PATH}/arms")).json()["arms"]
+        assert sum(row["feedbacks"] * (row["mean_reward"] or 0) for row in rows) == pytest.approx(sum(best))
+    document = (await clients[0].get(f"{PATH}/export")).json()
+    await clients[0].delete(PATH)
+    assert (await clients[1].post("/v1/sessions/import", json=document)).status_code == 201
+    events = [{"arm": action["arm"], "event_id": str(n), "reward": 0.75} for n, action in enumerate(actions)]
+    again = (await clients[0].post(f"{PATH}/feedbacks", json={"events": events})).json()
+    assert again["updated"] == sum(reward < 0.75 for reward in best)
+    assert again["duplicates"] == sum(reward >= 0.75 for reward in best)

@@ -165,6 +165,7 @@ async def test_every_field_of_a_session_and_of_its_calls_has_an_example_that_is_
         "Act": bodies(f"{path}/act", "post"),
         "ArmEvent": bodies(f"{path}/feedback", "post"),
         "RewardEvent": bodies(f"{path}/feedback", "post"),
+        "GoalEvent": bodies(f"{path}/feedback", "post"),
         "LossesEvent": bodies(f"{path}/feedback", "post"),
         "GradientEvent": bodies(f"{path}/feedback", "post"),
     }.items():

@@ -58,6 +58,24 @@ def test_ensure_brings_options_in_line(bandits):
     assert shop.update(idle_ttl_seconds=100)["idle_ttl_seconds"] == 100
 
 
+def test_events_are_improved_and_goals_named(bandits):
+    fields = {"learner": {"kind": "fixed", "arms": ["a", "b"]}, "reward_range": [0, 1]}
+    fields |= {"updates": {"within_seconds": 60}, "goals": {"click": 0.5, "purchase": 1}}
+    shop = bandits.sessions.ensure("shop", **fields)
+    action = shop.act()
+
+    assert shop.feedback(action, goal="click").applied == 1
+    assert shop.feedback(action, goal="purchase").updated == 1
+    assert shop.feedback(action, goal="click").duplicates == 1
+    assert shop.report(shop.act(), goal="click")
+    assert bandits.flush(5)
+    assert bandits.sessions.ensure("shop", **fields).view().version == shop.view().version
+    changed = bandits.sessions.ensure("shop", **fields | {"goals": {"click": 0.25, "visit": 0.125}}).view()
+    assert changed["goals"] == {"visit": {"value": 0.125, "events": 0}, "click": {"value": 0.25, "events": 2}}
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **fields | {"updates": {"within_seconds": 61}})
+
+
 @pytest.mark.parametrize("first", [{"n_arms": 3}, {"arms": ["a", "b", "c"]}])
 def test_ensure_takes_no_session_with_other_arms_than_it_can_bring_in_line(bandits, first):
     bandits.sessions.ensure("s", learner={"kind": "dexp3", **first})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from service.engine.run import PointRun
 from service.learners import REGISTRY
 from service.learners.maths import LARGEST_DELAYS
 from service.serialization import state as codec
+from service.serialization.binary import CodecError
 from tests.support import vectors
 from tests.support.examples import examples
 from tests.support.runs import start
@@ -123,3 +126,29 @@ def test_sums_of_delays_stay_where_they_are_too_large(kind: str, most_open: int)
     assert again.ledger.total_delay == LARGEST_DELAYS == 2**53
     assert not sums or again.state.delay_sum == LARGEST_DELAYS
     assert np.isfinite(run.probabilities).all()
+
+
+def test_a_loss_in_the_place_of_another_moves_the_mean_and_is_no_longer_alike() -> None:
+    run = start({"kind": "fixed", "n_arms": 2})
+    ledger = run.ledger
+    ledger.correct(0.1, 0.3)
+    assert (ledger.losses, ledger.mean_loss) == (0, 0.0)
+    ledger.learn(0.7)
+    ledger.correct(0.3, 0.7)
+    assert (ledger.mean_loss, ledger.equal_losses) == (0.3, True)
+    ledger.learn(0.3)
+    ledger.correct(0.1, 0.3)
+    assert (ledger.losses, ledger.mean_loss, ledger.equal_losses) == (2, pytest.approx(0.2), False)
+    ledger.correct(0.0, 0.5)
+    assert ledger.mean_loss == 0.0
+
+
+def test_counts_of_goals_that_no_session_has_are_not_read() -> None:
+    run = start({"kind": "fixed", "n_arms": 2})
+    run = replace(run, params=run.params._replace(goals={"a": 0.5, "b": 1.0}))
+    for counts in ((3,), (3, 0.5), (3, -1), (3, math.nan)):
+        run.ledger.goals = counts  # type: ignore[assignment]
+        with pytest.raises(CodecError, match="goals"):
+            codec.decode(codec.encode(run), run)
+    run.ledger.goals = (3, 2**40)
+    assert codec.decode(codec.encode(run), run).ledger.goals == (3, 2**40)

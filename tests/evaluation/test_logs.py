@@ -75,6 +75,20 @@ def test_numbers_gaps_and_lists_of_tables_are_read(tmp_path, kind, change):
     assert read[-1] == [{"removed with their arm": 1}, {0: "abc", 1: "a"}]
 
 
+def test_of_an_event_that_was_improved_the_last_value_counts():
+    events = [EVENT | {"event_id": "a"}, EVENT | {"event_id": "b"}]
+    improved = [{"kind": "event", "arm": 0, "outcome": "updated", "loss": 0.25, "event_id": "b"}]
+    improved += [
+        improved[0] | {"loss": 0.125},
+        improved[0] | {"event_id": "trimmed away"},
+        improved[0] | {"loss": None},
+    ]
+
+    outcomes = match([ACT, ACT | {"slot": 2}, *events, *improved])
+
+    assert (outcomes.values.tolist(), outcomes.left_out) == ([0.5, 0.125], {})
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["log.ndjson", "log.csv", "log.tsv", "LOG.CSV"])

@@ -93,3 +93,27 @@ def test_an_outstanding_count_of_its_own_never_falls_below_0() -> None:
         state = learner.settle(state, 1, 0.5)
     assert state.outstanding == 0
     assert state.events == 5
+
+
+@pytest.mark.parametrize("far", [0.0, 30.0])
+def test_a_better_loss_is_corrected_as_the_rule_of_defaults_says(far: float) -> None:
+    """On S, V, M and the pool of this learner; far from the mean the step ends at its bound."""
+    learner, rng = CentredTsallis(3), np.random.default_rng(4)
+    state = learner.start()
+    for t in range(1, 50):
+        state = learner.open(state, Slot(t, 0, 0.5))
+        state = learner.settle(state, int(rng.integers(3)), float(rng.random()))
+    loss, before, bound = 0.2 - far, 0.7, state.scale / np.sqrt(state.p[1])
+
+    after = learner.correct(state, 1, loss, before)
+
+    step = min(max((loss - before) / state.pool[1], -bound), bound / 2)
+    assert after.sums.tolist() == [state.sums[0], pytest.approx(state.sums[1] + step), state.sums[2]]
+    assert after.mean == pytest.approx(state.mean + (loss - before) / state.events)
+    squares = [(each - state.shift) ** 2 for each in (loss, before)]
+    assert after.variance_sum == pytest.approx(max(state.variance_sum + squares[0] - squares[1], 0))
+    assert after.variance_max == max(state.variance_max, squares[0])
+    assert after[1:4] == state[1:4]
+    first = learner.settle(learner.open(learner.start(), Slot(1, 0, 0.5)), 1, before)
+    assert learner.correct(first, 1, loss, before).mean == pytest.approx(loss)
+    assert learner.correct(first, 1, loss, before).variance_sum == 0

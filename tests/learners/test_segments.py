@@ -105,6 +105,34 @@ def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event: str, f
     assert after.variance_sum == pytest.approx(max(before.variance_sum + change, 0.0))
 
 
+@pytest.mark.parametrize("far", [0.0, 30.0])
+@pytest.mark.parametrize("learner", [CentredTsallis(3), MultiscaleTsallis(3)])
+def test_a_better_loss_is_corrected_by_the_rule_and_ends_no_decision(
+    learner: CentredTsallis | MultiscaleTsallis, far: float
+) -> None:
+    player, rng = Player(learner), np.random.default_rng(4)
+    for _ in range(80):
+        player.open("a")
+        player.settle("a", int(rng.integers(3)), float(rng.random()))
+    player.open("a")
+    before, segment, loss = player.shared, player.segments["a"], 0.1 - far
+    mixture_sums, own = expected_step(player, "a", 1, loss - 0.6, 1.0, 1)
+    part = learner.correct(player.part, 1, loss, 0.6, segment.pool[1])
+
+    for name in ("a", "never kept"):
+        moment = player.layer.correct(player.moment(name), 1, loss, 0.6, ends=0)
+        p = learner.distribution(player.part)[1] if name != "a" else None
+        expected = part if p is None else learner.correct(player.part, 1, loss, 0.6, p)
+        np.testing.assert_array_equal(moment.part.sums, expected.sums)
+        assert moment.shared.mean == pytest.approx(before.mean + (loss - 0.6) / before.events)
+        assert (moment.shared.events, moment.part.events) == (before.events, player.part.events)
+        if moment.segment is not None:
+            np.testing.assert_allclose(moment.shared.mixture_sums, mixture_sums, rtol=0, atol=1e-12)
+            assert moment.segment.sums[1] == pytest.approx(own)
+            assert (moment.segment.outstanding, moment.segment.events) == (segment.outstanding, segment.events)
+            assert moment.segment.mean == pytest.approx(segment.mean + (loss - 0.6) / segment.events)
+
+
 def test_what_readers_see_of_a_segment() -> None:
     player = Player(CentredTsallis(4))
     for turn in range(80):

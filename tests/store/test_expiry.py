@@ -249,9 +249,9 @@ async def test_memory_remembers_a_session_for_as_long_as_it_asks() -> None:
     store = MemoryStore(StoreOptions(dedupe_window_seconds=10), clock=lambda: now[0])
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
-    await store.commit(commit("a-1", "a-2", event_ids=[digest(2)], remember_seconds=60))
+    await store.commit(commit("a-1", "a-2", event_ids=[digest(2)], remember_seconds=48))
     now[0] += 9
-    await store.commit(commit("a-2", "a-3", remember_seconds=30, prolongs=True))
+    await store.commit(commit("a-2", "a-3", remember_seconds=24, prolongs=True))
     for later, known in ((29, {1, 2}), (2, {2}), (20, set())):
         now[0] += later
         assert (await store.commit(commit("a-3", None, event_lookups=[digest(1), digest(2)]))) == (

@@ -113,9 +113,12 @@ export class SessionPage {
       ["Acts", number(view.slot)], ["Feedback applied", number(view.feedbacks)], ["Outstanding", number(view.outstanding)],
       [`Mean ${this.word}`, number(meanOf(view))],
       ...(this.points ? [] : [["Effective arms", `${number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))} of ${number(learner.n_arms)}`]]),
+      ...Object.entries(view.goals || {}).map(([name, goal]) => [`Goal ${name}`, number(goal.events)]),
       ["Expired", number(view.expired)], ["Last act", age(view.last_act_at)], ["Last event", age(view.last_event_at)],
     ];
-    if (this.tiles.children.length !== tiles.length) this.tiles.replaceChildren(...tiles.map(([name]) => h("div", {}, h("dt", {}, name), h("dd"))));
+    const names = tiles.map(([name]) => name).join("\n");
+    if (this.shownTiles !== names) this.tiles.replaceChildren(...tiles.map(([name]) => h("div", {}, h("dt", {}, name), h("dd"))));
+    this.shownTiles = names;
     tiles.forEach(([, text], place) => setText(this.tiles.children[place].lastChild, text));
     const hints = view.hints.map((hint) => `${hint.message}\n${HINTS[hint.code] || ""}`);
     if (this.shownHints !== hints.join("\n")) {
@@ -125,7 +128,7 @@ export class SessionPage {
     this.hints.hidden = !view.hints.length;
     const { learner: full, ...others } = view;
     const { arms, arm_indexes: indexes, ...about } = full;
-    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|created_at|expires_at|version/.test(name)));
+    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|updates|goals|created_at|expires_at|version/.test(name)));
     setText(this.settings, JSON.stringify({ learner: about, ...chosen }, null, 2));
   }
 
