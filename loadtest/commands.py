@@ -241,6 +241,7 @@ def chaos(
     during: Annotated[str | None, flag("Command that runs while the service at --url is loaded.")] = None,
     url: Annotated[str | None, flag("For --during: a running service, or a proxy before it.")] = None,
     outage: Annotated[bool, Option("--outage", help="For --during: the service may be away.")] = False,
+    updates: Annotated[bool, Option("--updates", help="Events name goals, and come again with others.")] = False,
     out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
     """Start a service, break it under load, and exit 1 unless all that was acknowledged counts exactly once."""
@@ -257,7 +258,7 @@ def chaos(
         problems = summary["problems"]
     else:
         began = time.monotonic()
-        asked = Asked(rounds, failovers, long_freezes, freeze_seconds, fault, time_factor, seed)
+        asked = Asked(rounds, failovers, long_freezes, freeze_seconds, fault, time_factor, seed, updates)
         with terminal.own_processes(out), progress_bar("chaos", rounds + failovers + long_freezes) as advance:
             tallies, skipped = play_all(asked, out, advance)
         faults, problems = {kind: tally.summary() for kind, tally in tallies.items()}, problems_of(tallies)

@@ -41,9 +41,15 @@ class Ledger:
     word: str = "loss"
     has_log: bool = False
     is_named: bool = True
+    goals: Mapping[str, float] = field(default_factory=dict)
+    """What stands for losses or rewards, in sessions where events may be improved."""
     acts: list[AcknowledgedAct] = field(default_factory=list)
     events: dict[str, Event] = field(default_factory=dict)
-    """Acknowledged events by id, voids among them."""
+    """Acknowledged events by id, each at its best, voids among them."""
+    improved: Counter[str] = field(default_factory=Counter)
+    """How often each event was improved."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How often each goal was."""
     failures: list[str] = field(default_factory=list)
     """Calls that were never acknowledged, or refused."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -65,7 +71,12 @@ class Ledger:
 
     def is_void(self, event: Event) -> bool:
         """Whether the event says that its decision was never shown."""
-        return event[self.word] is None
+        return self.value(event) is None
+
+    def value(self, event: Event) -> float | None:
+        """Return the loss or reward of an event, None for a void."""
+        value: float | None = self.goals[event["goal"]] if "goal" in event else event[self.word]
+        return value
 
     @property
     def voided(self) -> int:
@@ -78,11 +89,26 @@ class Ledger:
             self.acts.append(AcknowledgedAct(key, body, actions))
 
     def settled(self, events: Sequence[Event], answer: Mapping[str, int]) -> None:
-        """Note events that count by the answer."""
+        """Note events that count by the answer; one client alone sends those of an id, in this order."""
         with self._lock:
-            self.events.update((event["event_id"], event) for event in events)
-            if sum(answer.get(name, 0) for name in ("applied", "duplicates", "voided")) != len(events):
+            for event in events:
+                self._count(event)
+            if sum(answer.get(name, 0) for name in ("applied", "updated", "duplicates", "voided")) != len(events):
                 self.failures.append(f"{len(events)} events sent, the answer was {answer}")
+
+    def _count(self, event: Event) -> None:
+        """Note what an event has taught: the first of its id, and then what is better."""
+        name, value = event["event_id"], self.value(event)
+        if (known := self.events.get(name)) is not None:
+            before = self.value(known)
+            if value is None or before is None or not self.goals:
+                return
+            if value == before or (value < before) == (self.word == "reward"):
+                return
+            self.improved[name] += 1
+        self.events[name] = event
+        if "goal" in event:
+            self.reached[event["goal"]] += 1
 
     def failed(self, error: ServiceError) -> None:
         """Note a call that was given up."""
@@ -135,6 +161,9 @@ def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
     wrong = [
         f"{name} is {view[name]}, acknowledged {count}" for name, count in expected.items() if view[name] != count
     ]
+    reached = {name: goal["events"] for name, goal in view.get("goals", {}).items()}
+    if reached != {name: ledger.reached[name] for name in ledger.goals}:
+        wrong.append(f"goals were reached {reached}, acknowledged {dict(ledger.reached)}")
     given = Counter(action["slot"] for action in ledger.actions)
     if twice := [slot for slot, times in given.items() if times > 1]:
         wrong.append(f"slots given twice: {twice[:LISTED]}")
@@ -169,7 +198,7 @@ def _wrong_arms(client: Client, ledger: Ledger) -> list[str]:
         if shown != right:
             wrong.append(f"arm {arm['arm']} has {shown}, acknowledged {right}")
         mean = arm[f"mean_{ledger.word}"]
-        reported = [event[ledger.word] for event in ledger.events.values() if event["arm"] == arm["arm"]]
+        reported = [ledger.value(event) for event in ledger.events.values() if event["arm"] == arm["arm"]]
         values = [value for value in reported if value is not None]
         near = {"rel_tol": CLOSE, "abs_tol": CLOSE}
         if (mean is None) != (not values) or (
@@ -202,9 +231,15 @@ def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
     decided = {action["slot"]: (action["arm"], action["probability"]) for action in ledger.actions}
     other = [entry for entry in acts if decided.get(entry["slot"]) != (entry["arm"], entry["probability"])]
     wrong += [f"the log has {entry}" for entry in other[:LISTED]]
+    last = {entry.get("event_id"): entry.get(ledger.word) for entry in events}
+    lesser = [name for name, event in ledger.events.items() if last.get(name) != ledger.value(event)]
+    wrong += [f"the log has event {name} at {last.get(name)}" for name in lesser[:LISTED]]
     logged = sorted((entry.get("event_id", ""), entry["arm"], entry["outcome"]) for entry in events)
     outcomes = {True: "voided", False: "applied"}
-    told = sorted((name, event["arm"], outcomes[ledger.is_void(event)]) for name, event in ledger.events.items())
+    told = sorted(
+        [(name, event["arm"], outcomes[ledger.is_void(event)]) for name, event in ledger.events.items()]
+        + [(name, ledger.events[name]["arm"], "updated") for name in ledger.improved.elements()]
+    )
     if logged != told:
         differing = (Counter(logged) - Counter(told)) + (Counter(told) - Counter(logged))
         wrong.append(f"{len(events)} events in the log, {len(told)} acknowledged: {list(differing)[:LISTED]}")

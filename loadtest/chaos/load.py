@@ -74,7 +74,7 @@ class UsersCaller:
         for event in events:
             fields = {**event}
             arm = fields.pop("arm")
-            word = next(word for word in ("loss", "reward") if word in fields)
+            word = next(word for word in ("loss", "reward", "goal") if word in fields)
             if fields[word] is None:
                 del fields[word]
                 session.void(arm, **fields)
@@ -129,6 +129,15 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "exp3": {"learner": {"learning_rate": 0.01}},
 }
 """Options of sessions: rewards with provisional defaults, a state in one value, and records of slots beside it."""
+IMPROVED: dict[str, dict[str, Any]] = {
+    **{kind: LEARNERS[kind] for kind in ("multiscale_tsallis", "centred_tsallis")},
+    "fixed": {"reward_range": [0, 1]},
+}
+"""The same for sessions whose events are improved: others can't be."""
+GOALS = {"click": 0.25, "cart": 0.5, "purchase": 1.0}
+"""Rewards; as losses what is missing to 1."""
+TIMES = (1, 1, 2, 4)
+"""How often an event may be sent, each time with another outcome."""
 UNNAMED_ARMS = 3000
 """Acts without a key that a round may send, each for another arm."""
 VOIDS = 0.1
@@ -149,15 +158,21 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
         yield Client(http, retry_seconds, lambda wait: time.sleep(min(wait, LONGEST_PAUSE)))
 
 
-def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
-    """Create a session for each kind of learner, each with a decision log, and last one for calls without ids."""
+def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequence[Ledger]:
+    """Create a session for each kind of learner, each with a decision log, and last one for calls without ids.
+
+    With ``updates`` their events have goals, and are improved.
+    """
     ledgers = []
-    for kind, options in LEARNERS.items():
+    for kind, options in (IMPROVED if updates else LEARNERS).items():
         body = {"session_id": f"{name}-{kind}", "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}} | options
         body["learner"] = {"kind": kind, "n_arms": ARMS} | options.get("learner", {})
+        word, goals = "reward" if "reward_range" in options else "loss", {}
+        if updates:
+            goals = {goal: value if word == "reward" else 1 - value for goal, value in GOALS.items()}
+            body |= {"updates": {"within_seconds": TEN_DAYS}, "goals": goals}
         client.call("create", "POST", "/v1/sessions", body)
-        word = "reward" if "reward_range" in options else "loss"
-        ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True))
+        ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True, goals=goals))
     learner = {"kind": "centred_tsallis", "n_arms": UNNAMED_ARMS}
     client.call("create", "POST", "/v1/sessions", {"session_id": f"{name}-unnamed", "learner": learner})
     return [*ledgers, Ledger(f"{name}-unnamed", is_named=False)]
@@ -224,7 +239,10 @@ def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stoppi
         actions = caller.acts(ledger.session_id, body, key)
         ledger.acted(key, body, actions)
         outstanding += (
-            _event(number, action, ledger.word, chance) for action in actions if chance.random() < 2 / 3
+            _event(number, action, ledger, chance)
+            for action in actions
+            if chance.random() < 2 / 3
+            for _ in range(chance.choice(TIMES) if ledger.goals else 1)
         )
         if len(outstanding) > chance.randint(0, 6):
             chance.shuffle(outstanding)
@@ -260,7 +278,9 @@ def _asked(chance: random.Random) -> dict[str, Any]:
     return body
 
 
-def _event(number: int, action: Action, word: str, chance: random.Random) -> Event:
+def _event(number: int, action: Action, ledger: Ledger, chance: random.Random) -> Event:
     slot, arm = action["slot"], action["arm"]
-    value = None if chance.random() < VOIDS else round(chance.random(), 3)
-    return {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot, word: value}
+    event = {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot}
+    if ledger.goals and chance.random() < 1 / 2:
+        return event | {"goal": chance.choice(list(ledger.goals))}
+    return event | {ledger.word: None if chance.random() < VOIDS else round(chance.random(), 3)}

@@ -136,10 +136,11 @@ class Chaos:
     ----------
     stage : what the faults happen to, with a ``service`` and a ``chance``
     time_factor : multiplies all time limits
+    updates : whether events are improved
     """
 
-    def __init__(self, stage: Any, time_factor: float, advance: Callable[[], object]) -> None:
-        self._stage, self._time_factor, self._advance = stage, time_factor, advance
+    def __init__(self, stage: Any, time_factor: float, advance: Callable[[], object], *, updates: bool) -> None:
+        self._stage, self._time_factor, self._advance, self._updates = stage, time_factor, advance, updates
         self._ledgers: list[tuple[str, Ledger]] = []
         self.tallies: dict[str, Tally] = {}
 
@@ -179,7 +180,7 @@ class Chaos:
         with ExitStack() as stack:
             patience = RETRY_SECONDS + longest
             clients = _clients(stack, service.url, patience)
-            ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}")
+            ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}", updates=self._updates)
             with Load(clients, ledgers).running():
                 ends = time.monotonic() + ROUND_SECONDS
                 time.sleep(self._stage.chance.uniform(0.1, 0.4) * ROUND_SECONDS)
@@ -206,6 +207,8 @@ class Asked(NamedTuple):
     """Faults; all if not given."""
     time_factor: float
     seed: int
+    updates: bool = False
+    """Whether events name goals, and come again with other outcomes."""
 
 
 def play_all(
@@ -233,7 +236,7 @@ def play_all(
             tempfile.TemporaryDirectory(prefix="chaos-") as data,
             kind.stage_of(Path(data), out, asked.seed, *kind.flags) as stage,
         ):
-            chaos = Chaos(stage, asked.time_factor, advance)
+            chaos = Chaos(stage, asked.time_factor, advance, updates=asked.updates)
             play(chaos)
             chaos.audit_again()
             tallies |= chaos.tallies

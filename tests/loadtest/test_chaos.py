@@ -106,6 +106,37 @@ def test_whatever_differs_is_found(client: Client, ledger: Ledger, problem: str)
     assert any(problem in found for found in audit(client, ledger))
 
 
+IMPROVED: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "goals were reached": {"event_id": "b", "arm": 1, "goal": "high"},
+    "the mean of arm 0": {"event_id": "a", "arm": 0, "reward": 0.75},
+    "the log has event a at 0.75": {"event_id": "a", "arm": 0, "reward": 0.75},
+}
+
+
+@pytest.mark.parametrize("problem", IMPROVED)
+def test_an_event_counts_at_its_best(client: Client, problem: str) -> None:
+    goals, name = {"low": 0.25, "high": 0.5}, uuid.uuid4().hex
+    body = {"session_id": name, "learner": {"kind": "fixed", "n_arms": 2}, "reward_range": [0, 1], "goals": goals}
+    body |= {"updates": {"within_seconds": 60}, "decision_log": {"max_entries": 100}}
+    client.call("create", "POST", "/v1/sessions", body)
+    made = Ledger(name, "reward", has_log=True, goals=goals)
+    for arm in (0, 1):
+        asked = {"count": 1, "eligible": [arm]}
+        made.acted(str(arm), asked, client.call("acts", "POST", f"{made.path}/acts", asked, str(arm))["actions"])
+    outcomes = [{"reward": 0.125}, {"goal": "high"}, {"goal": "low"}, {"reward": None}]
+    events = [{"event_id": "a", "arm": 0} | outcome for outcome in outcomes]
+    events += [{"event_id": "b", "arm": 1} | outcome for outcome in (outcomes[2], {"reward": 0.375}, outcomes[0])]
+    made.settled(events, client.call("feedbacks", "POST", f"{made.path}/feedbacks", {"events": events}))
+    if posted := IMPROVED[problem]:
+        client.call("feedback", "POST", f"{made.path}/feedback", posted)
+
+    found = audit(client, made)
+
+    assert (found == []) == (problem == "exact")
+    assert problem == "exact" or any(problem in each for each in found)
+
+
 def test_what_has_no_id_may_count_without_an_answer_but_once(client: Client) -> None:
     made = Ledger(uuid.uuid4().hex, is_named=False)
     body = {"session_id": made.session_id, "learner": {"kind": "centred_tsallis", "n_arms": 3}}
