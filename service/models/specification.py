@@ -216,8 +216,8 @@ class Specification(Posted):
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         most = 0 if self.segments is None else self.segments.max
         options = (self.losses, expiry, self.floor, initial_arms(self), most, remember_seconds(self))
-        updates = 0 if self.updates is None else self.updates.within_seconds
-        return Params(self.learner, seed, *options, updates, self.goals or {})
+        within = 0 if self.updates is None else self.updates.within_seconds
+        return Params(self.learner, seed, *options, within, self.goals or {})
 
 
 TOKEN_SECONDS = 30 * 24 * 3600

@@ -179,6 +179,8 @@ def viewed(chosen: Mapping[str, Any], run: Run, *, mostly_surplus: bool = False)
 def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Expiry | None) -> dict[str, Any]:
     ledger, by_arm = shown.ledger, "n_arms" in about["learner"]
     mean = losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss
+    counted = zip(about.get("goals", {}).items(), ledger.goals, strict=True)
+    goals = {name: {"value": value, "events": count} for (name, value), count in counted}
     return {
         **about,
         "learner": {**about["learner"], **rates},
@@ -188,14 +190,9 @@ def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Exp
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
         "hints": [hint._asdict() for hint in hints(about["learner"], ledger, losses, expiry, shown.mostly_surplus)],
         **({} if shown.kept is None else {"segments": shown.kept}),
-        **({"goals": _goals(about["goals"], ledger.goals)} if "goals" in about else {}),
+        **({"goals": goals} if goals else {}),
         **({} if shown.effective is None else {"effective_arms": shown.effective}),
     }
-
-
-def _goals(values: Mapping[str, float], events: Sequence[int]) -> dict[str, dict[str, float]]:
-    counted = zip(values.items(), events, strict=True)
-    return {name: {"value": value, "events": count} for (name, value), count in counted}
 
 
 def effective_arms_of(run: Run) -> float | None:

@@ -292,7 +292,7 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
 def _size(whole: WholeSession) -> int:
     """Return about how many bytes a session has."""
     items = (*whole.records.items(), *((k, v) for k, (_, v) in whole.segments.items()))
-    events = sum(DIGEST_BYTES + len(value) for _, ids in whole.events for value in ids.values())
+    events = sum(len(ids) * (DIGEST_BYTES + len(next(iter(ids.values()), b""))) for _, ids in whole.events)
     counts = len(whole.counts) * _COUNTS.size
     size = len(whole.snapshot.spec) + len(whole.snapshot.state) + sum(len(k) + len(v) for k, v in items)
     return size + events + counts
@@ -363,13 +363,18 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
             data = await _joined(fields.get(part, ()))
             found.append(await run_in_thread_if_large(len(data), unpack, data))
         *found, values = found
-        for _, ids in found[2]:
-            ids.update({each: values.pop(each) for each in ids.keys() & values.keys()})
-        if values:
-            raise ValueError("values of no ids")
+        await run_in_thread_if_large(len(values) * DIGEST_BYTES, _set_values, found[2], values)
         return fields["session_id"], WholeSession(snapshot, *found)
     except (KeyError, TypeError, ValueError, Error, struct.error) as error:
         raise InvalidRequestError.of(part, "is not that of an exported session") from error
+
+
+def _set_values(events: Sequence[tuple[float, dict[bytes, bytes]]], values: dict[bytes, bytes]) -> None:
+    """Put the values of ids, all of them, in their places."""
+    for _, ids in events:
+        ids.update({each: values.pop(each) for each in ids.keys() & values.keys()})
+    if values:
+        raise ValueError("values of no ids")
 
 
 def _unpack_counts(data: bytes) -> dict[int, Sequence[float]]:

@@ -435,3 +435,27 @@ async def test_whatever_order_two_processes_report_in_the_best_of_an_id_counts(c
     again = (await clients[0].post(f"{PATH}/feedbacks", json={"events": events})).json()
     assert again["updated"] == sum(reward < 0.75 for reward in best)
     assert again["duplicates"] == sum(reward >= 0.75 for reward in best)
+
+
+@pytest.mark.parametrize("updates", [None, {"within_seconds": 10**6}])
+async def test_commits_go_the_short_way_but_for_updates(make_client, redis_server: RedisServer, updates):
+    """An id without updates has no value; with them, its bucket lives as long as it may be improved."""
+    plain = []
+    client = await make_client(RedisStore(redis_server.url, StoreOptions(on_plain_commit=lambda: plain.append(1))))
+    body = SESSION | {"learner": {"kind": "multiscale_tsallis", "n_arms": 4}, "updates": updates}
+    await client.post("/v1/sessions", json=body)
+    arms = [(await client.post(f"{PATH}/act")).json()["arm"] for _ in range(5)]
+    for n, arm in enumerate(arms):
+        event = {"arm": arm, "loss": 0.5, "event_id": str(n)}
+        assert (await client.post(f"{PATH}/feedback", json=event)).json()["applied"] == 1
+
+    # The first commit of a worker, and the first id, which begins a bucket, take the long way.
+    assert len(plain) == 8
+    (bucket,) = redis_server.client.keys("*:seen:*")
+    assert {len(value) for value in redis_server.client.hvals(bucket)} == {0 if updates is None else 25}
+    lasts = redis_server.client.ttl(bucket)
+    assert lasts > 1.2 * 10**6 if updates else lasts < 1.6 * 86_400
+    again = (await client.post(f"{PATH}/feedback", json={"arm": arms[0], "loss": 0.25, "event_id": "0"})).json()
+    assert again.get("updated", 0) == (updates is not None)
+    assert len(plain) == 8
+    assert len(redis_server.client.keys("*:seen:*")) == 1
