@@ -126,3 +126,15 @@ def test_a_client_opens_a_session_by_its_id(visit, guarded):
     page.get_by_role("heading", name="s", exact=True).wait_for()
     assert page.get_by_role("button", name="Delete").count() == 0
     seen.errors.clear()
+
+
+def test_goals_are_counted_on_the_page_of_their_session(visit, service, client):
+    goals = {"click": 0.2, "purchase": 1}
+    create(client, session_id="funnel", learner={"kind": "fixed", "n_arms": 2}, reward_range=[0, 1], goals=goals)
+    arm = client.post("/v1/sessions/funnel/act").json()["arm"]
+    client.post("/v1/sessions/funnel/feedback", json={"arm": arm, "goal": "purchase"})
+    page = visit(f"{service.url}/#/sessions/funnel").page
+
+    assert wait_for_text(page, ".tiles", r"Goal click\s+0\s*Goal purchase\s+1")
+    client.patch("/v1/sessions/funnel", json={"goals": {"visit": 0.1, "purchase": 1}})
+    assert wait_for_text(page, ".tiles", r"Goal visit\s+0\s*Goal purchase\s+1")

@@ -18,6 +18,7 @@ from service.learners.fixed import FixedSpec
 from service.models.stored import decode
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
+from service.serialization.records import Learned
 from service.store.base import head_of
 from tests.support import runs
 from tests.support.kept_states import load, names, read
@@ -189,3 +190,21 @@ def test_arms_that_nobody_wrote_are_refused(wrong):
 
     with pytest.raises(ValueError, match="specification"):
         decode(json.dumps(fields).encode())
+
+
+def test_what_was_learned_for_an_id_is_read_as_it_was_written_and_nothing_else_is():
+    event_id, other = b"i" * 16, b"o" * 16
+    for learned in (
+        Learned.of(ArmFeedback(7, 0.1, segment="x"), 1e9),
+        Learned(2**32 - 1, 0.0, 0.0, b"", b"control"),
+    ):
+        assert Learned.decode(event_id, learned.encode(event_id)) == learned
+        with pytest.raises(CodecError):
+            Learned.decode(other, learned.encode(event_id))
+    good = Learned(1, 0.5, 1e9)
+    wrong = [{"loss": -1.0}, {"loss": np.nan}, {"at": 1e12}, {"segment": b"short"}, {"group": b"g" * 33}]
+    for fields in wrong:
+        with pytest.raises(CodecError, match="not the value of an event id"):
+            Learned.decode(event_id, good._replace(**fields).encode(event_id))
+    with pytest.raises(CodecError):
+        Learned.decode(event_id, b"")
