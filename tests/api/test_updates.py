@@ -1,6 +1,8 @@
 """Updates and goals: an applied event may come again with a better outcome, and counts once, at its best."""
 
 import json
+import random
+from collections import Counter
 
 import pytest
 
@@ -273,6 +275,44 @@ async def test_a_value_changed_by_hand_is_found(make_client):
     seen[name] = (until, value[:-1] + b"?")
 
     assert (await settled(client, event(arms[0], 0.9), status=500))["code"] == "state_corrupt"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_comes_in_whatever_order_agrees_with_a_plain_model(client, seed):
+    """Of each id: its arm, and its best reward; None after a void, or a first event of a removed arm."""
+    drawn = random.Random(seed)
+    arms, known, counted = await created(client, "provisional", acts=60), {}, Counter()
+    outstanding, removed = Counter(arms), set()
+    for turn in range(12):
+        if turn == 6:
+            await client.patch(f"{PATH}/arms", json={"remove": ["b"], "add": ["d"]})
+            removed.add(1)
+        events, expected = [], Counter()
+        for _ in range(drawn.randint(1, 12)):
+            name, arm = str(drawn.randrange(40)), drawn.randrange(3)
+            arm = known[name][0] if name in known and drawn.random() < 0.8 else arm
+            reward = None if drawn.random() < 0.1 else drawn.randrange(9) / 8
+            events.append(event(arm, reward, name))
+            if name in known:
+                first, best = known[name]
+                is_better = arm == first and None not in (best, reward) and reward > best
+                outcome = ("removed" if arm in removed else "updated") if is_better else "duplicates"
+                known[name] = (first, reward if is_better else best)
+            elif arm in removed or outstanding[arm] > 0:
+                outcome = "removed" if arm in removed else "voided" if reward is None else "applied"
+                outstanding[arm] -= arm not in removed
+                known[name] = (arm, reward if outcome == "applied" else None)
+            else:
+                outcome = "surplus"
+            expected[outcome] += 1
+            if outcome in ("applied", "updated"):
+                counted[name] = (arm, reward)
+        answer = await settled(client, *events)
+        assert {name: answer.get(name, 0) for name in expected} == expected
+    assert (await view(client))["mean_reward"] == pytest.approx(sum(r for _, r in counted.values()) / len(counted))
+    for row in (await view(client, "/arms"))["arms"]:
+        own = [reward for arm, reward in counted.values() if arm == row["arm"]]
+        assert row["mean_reward"] == (pytest.approx(sum(own) / len(own)) if own else None)
 
 
 # -- Goals.
