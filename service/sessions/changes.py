@@ -142,9 +142,10 @@ class ChangeSession(Operation):
         before, run = draft.stored.specification, draft.run
         changed = [name for name in self.fields if getattr(before, name) != getattr(after.specification, name)]
         if changed:
-            params = after.specification.params(after.seed)
-            draft.records = {**draft.records, **records.dropped_act_times(run)}
+            params, before_run = after.specification.params(after.seed), run
             draft.run = run = with_params(run, params)
+            if run.act_times is not before_run.act_times:
+                draft.records = {**draft.records, **records.dropped_act_times(before_run)}
             draft.stored = after
             draft.journal.append(SessionChanged(changed))
         shown = await _settled(run)

@@ -235,3 +235,17 @@ async def test_a_patch_makes_no_session_provisional(client):
     view = await patch(client, expiry=WINDOW)
 
     assert view["expiry"]["provisional"] is False
+
+
+async def test_what_keeps_the_window_keeps_when_decisions_were_taken(make_client, clock):
+    store = MemoryStore(clock=clock)
+    client, other = await make_client(store), await make_client(store)
+    learner = {"kind": "centred_tsallis", "n_arms": 2}
+    expiry = {"after_seconds": 64, "default_loss": 1}
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "expiry": expiry})
+    await client.post(f"{PATH}/acts", json={"count": 5})
+    for change in ({"floor": 0.1}, {"expiry": expiry | {"default_loss": 0.5}}):
+        assert (await client.patch(PATH, json=change)).status_code == 200
+    clock.now += 70
+
+    assert (await other.get(PATH)).json()["expired"] == 5
