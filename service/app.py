@@ -129,7 +129,8 @@ def create_app(
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
     metrics, readiness, schemas = runtime.metrics, runtime.readiness, runtime.sessions.schemas
     announcing = await schemas.begin(readiness.on_failure)
-    sweeper = Sweeper(store, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
+    telling = (metrics.sweeper_backlog.set, readiness.on_failure, metrics.sessions_with_hint)
+    sweeper = Sweeper(store, runtime.sessions, *telling)
     sweeping = asyncio.create_task(sweeper.run())
     sampler = runtime.sessions.sampler
     sampling = [asyncio.create_task(sampler.run(readiness.on_failure))] if runtime.settings.history else []

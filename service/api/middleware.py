@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import get_args
 
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -13,6 +14,7 @@ from starlette.types import Scope
 from .. import api_keys, errors
 from ..api_keys import ApiKey, Role, needs_keys
 from ..learners import REGISTRY
+from ..sessions.pages import HintCode
 from ..settings import Settings
 from ..telemetry.logs import KEY_IN_SCOPE
 from ..telemetry.metrics import Labels
@@ -221,9 +223,10 @@ def _check_prefix(prefix: str, path: str, access: Access | None) -> None:
 
 
 def labels() -> Labels:
-    """Collect the routes, problem codes and learners; of what is not in the OpenAPI document, GET alone."""
+    """Collect the routes, problem codes, learners and hints; of what is not in the OpenAPI document, GET alone."""
     routes: list[tuple[str, str]] = []
     for route in ROUTES:
         methods = route.methods if isinstance(route, APIRoute) else ("GET",)
         routes += [(method, getattr(route, "path", "")) for method in methods or ()]
-    return Labels(routes, sorted({error.code for error in errors.ServiceError.__subclasses__()}), REGISTRY)
+    codes = sorted({error.code for error in errors.ServiceError.__subclasses__()})
+    return Labels(routes, codes, REGISTRY, get_args(HintCode))

@@ -149,6 +149,9 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     for route in routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             _show_whole_examples(described["paths"][route.path_format], route)
+            for method in route.methods or ():
+                name = f"head_{route.name}" if method == "HEAD" else route.name
+                described["paths"][route.path_format][method.lower()]["operationId"] = name
     schemas = described["components"]["schemas"]
     for name in _FASTAPI_ERRORS:
         schemas.pop(name, None)

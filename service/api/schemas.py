@@ -11,6 +11,7 @@ from ..learners.base import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.events import Eligibility, Events, Segment
 from ..models.specification import LAST_SECOND, SESSION_ID_PATTERN, ExpirySpec, Floor, Goals, IdleTtl, Specification
+from ..sessions.pages import HintCode
 
 # -- What answers have in common that are only described.
 
@@ -230,6 +231,9 @@ class Decision(Described):
     changed: list[str] | None = None
     at: str
     """Time by the store's clock."""
+    position: int
+    """1 for the session's first entry, one more for each next."""
+    session_id: str
 
 
 class DecisionPage(Described):
@@ -237,6 +241,10 @@ class DecisionPage(Described):
 
     decisions: list[Decision]
     next_cursor: str | None
+    """Null if there are no more entries now."""
+    cursor: str
+    """Stands behind the last entry, also at the end of the log: reading goes on there."""
+    missed: Literal[True] | None = Field(None, description="Entries behind the given cursor were trimmed away.")
 
 
 class ArmShare(Described):
@@ -286,16 +294,7 @@ class History(Described):
 class Hint(Described):
     """Why a session may not learn."""
 
-    code: Literal[
-        "no_feedback",
-        "first_window",
-        "equal_losses",
-        "mostly_surplus",
-        "growing_outstanding",
-        "answered_too_often",
-        "few_events",
-        "rewards_rare_and_bad",
-    ]
+    code: HintCode
     message: str
 
 

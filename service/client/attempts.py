@@ -121,6 +121,7 @@ class Attempts:
     def __init__(self, call: Call, target: Target) -> None:
         self.call = call
         self._deadline = time.monotonic() + (target.timeout if call.timeout is None else call.timeout)
+        self._deadline += call.waits / SHARE  # Of which the first attempt gets a share.
         self._retries = target.max_retries
         self._made = 0
 

@@ -371,6 +371,35 @@ class Session:
         """
         return self._calls.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
 
+    def follow(
+        self, cursor: str | None = None, *, wait_seconds: float = 20.0, limit: int = 1000
+    ) -> Iterator[dict[str, Any]]:
+        """Go through the decision log and on through what comes, without an end.
+
+        Parameters
+        ----------
+        cursor : of the last page that was dealt with; None to begin with the oldest entry
+        wait_seconds : how long the service waits for the next entry in one call, at most 30
+        limit : entries on a page, at most
+
+        Yields
+        ------
+        pages that have ``decisions``, the ``cursor`` behind them, and ``missed`` (true) if entries before them were
+        trimmed away unread.
+
+        Raises
+        ------
+        BanditsError
+            as other calls do: follow again with the last cursor. ``UnknownSessionError`` if the session is gone.
+        """
+        path, query = session_path(self.session_id, "decisions"), {"wait_seconds": wait_seconds, "limit": limit}
+        while True:
+            asked = query if cursor is None else query | {"cursor": cursor}
+            page = self._calls.call(Call("GET", path, query=asked, waits=wait_seconds))
+            entries, cursor = read(lambda page: (page["decisions"], page["cursor"]), page)
+            if entries or "missed" in page:
+                yield page
+
 
 class Sessions:
     """All sessions of the service."""

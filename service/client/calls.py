@@ -412,16 +412,18 @@ class Call:
     timeout : seconds for all attempts; None: the client's
     absent_ok : whether 404 on a repeated attempt means that an earlier one did it
     traced : whether it names the span that it is made in; a batch has reports of many
+    waits : seconds that the service may let pass before it answers, besides the timeout
     """
 
     method: str
     path: str
     content: str | None = None
-    query: Mapping[str, str | int] = field(default_factory=dict)
+    query: Mapping[str, str | float] = field(default_factory=dict)
     key: str | None = None
     timeout: float | None = None
     absent_ok: bool = False
     traced: bool = True
+    waits: float = 0.0
 
 
 class SessionOptions(TypedDict, total=False):

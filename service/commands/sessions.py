@@ -37,6 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         changed.add_argument("arms", nargs="+", metavar="ARM", help="labels")
     log = _word(words, "decisions", _decisions, "the decision log as JSON lines, such as `evaluate` reads")
     log.add_argument("--limit", type=_count, help="at most so many entries")
+    log.add_argument("--follow", action="store_true", help="go on with what comes, until you interrupt it")
     deleted = _word(words, "delete", _delete, "delete a session and all it has learned")
     deleted.add_argument("--yes", action="store_true", help="don't ask")
 
@@ -152,10 +153,21 @@ def _change(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
 
 
 def _decisions(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    entries = bandits.session(options.session_id).decisions(limit=PAGE)
+    session = bandits.session(options.session_id)
+    entries = session.decisions(limit=PAGE)
+    if options.follow:
+        entries = itertools.chain.from_iterable(map(_told, session.follow(limit=PAGE)))
     for entry in itertools.islice(entries, options.limit):
         screen.json(entry)
+        if options.follow:
+            sys.stdout.flush()
     return 0
+
+
+def _told(page: dict[str, Any]) -> list[dict[str, Any]]:
+    if "missed" in page:
+        sys.stderr.write("entries were trimmed away before they were read\n")
+    return list(page["decisions"])
 
 
 def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -295,6 +295,8 @@ class SessionCache:
 
     def __init__(self, max_sessions: int, max_bytes: int = MAX_BYTES) -> None:
         self.watch = SurplusWatch()
+        self.on_logged: Callable[[str], object] = id
+        """Gets the id of each session whose log has new entries, or that this worker found to be gone."""
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0

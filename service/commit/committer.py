@@ -109,6 +109,12 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
         effective = Effective(summary.effective_arms_of(run), run.ledger.time)
     draft.effective = effective
+    losses, is_logged = base.run.params.losses, before.decision_log is not None
+    default = None if before.expiry is None else before.default_loss
+    entries: Sequence[bytes] = ()
+    if is_logged:
+        entries = await journal.entries(default, losses.word, draft.fair_yield)
+        run.ledger.logged += len(entries)
     state = encode(run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
@@ -119,8 +125,6 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         for name in run.segments.changes:
             segments[codec.name_of(name)] = codec.encode_segment(run, name)
             await draft.fair_yield()
-    losses, is_logged = base.run.params.losses, before.decision_log is not None
-    default = None if before.expiry is None else before.default_loss
     specification = about = None
     if not is_same:
         specification = await run_in_thread_if_large(size, stored.encode)
@@ -140,7 +144,8 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         segments,
         await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
         about,
-        await journal.entries(default, losses.word, draft.fair_yield) if is_logged else (),
+        entries,
+        run.ledger.logged - len(entries) + 1,
         0 if before.decision_log is None else before.decision_log.max_entries,
     )
 
@@ -209,6 +214,7 @@ class Committer:
         self._watch.forget(session_id)
         self._cache.forget(session_id)
         self._reminded.pop(session_id, None)
+        self._cache.on_logged(session_id)
         await self._store.forget_reminder(session_id)
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
@@ -256,6 +262,8 @@ class Committer:
         """Count what was committed, and keep the session; None if others have committed since."""
         self._watch.count(commit.session_id, draft.outcomes, draft.results)
         self._metrics.count(draft.outcomes, base.run.ledger, draft.run.ledger, draft.delays)
+        if commit.written is not None and commit.written.entries:
+            self._cache.on_logged(commit.session_id)
         if outcome.snapshot is not None:
             self._cache.forget(commit.session_id)
             return None

@@ -432,6 +432,13 @@ class ArmRun(BaseRun):
 
         return has_decision
 
+    def judge(self, settled: int, surplus: Sequence[int]) -> None:
+        """Count events that settled decisions, and surplus ones, by arm: the latter may have come too late."""
+        late, times = 0, self.act_times
+        if surplus and times is not None:
+            late = times.late(self.ledger.time, [self.arms.positions[arm] for arm in surplus])
+        self.ledger.judge(settled + len(surplus), late)
+
     def is_removed(self, event: ArmFeedback) -> bool:
         return not self.arms.is_live(event.arm)
 

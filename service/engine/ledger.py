@@ -14,6 +14,10 @@ from ..learners.maths import LARGEST_VALUE
 
 MOST_TELLING, MOST_BESIDE = 2**32 - 1, 255
 """Up to which ``telling``, and ``above`` and ``below``, are counted: a state has few bytes for them."""
+JUDGED_TOGETHER, LATE_SHARE = 1000, 0.05
+"""Events that are judged together, and the share of them above which they come too late."""
+LATE_WINDOWS = 10
+"""A surplus event is late if a decision of its arm expired within so many windows."""
 
 
 @dataclass(slots=True)
@@ -60,6 +64,21 @@ class Ledger:
     """Whether all losses were alike."""
     goals: tuple[int, ...] = ()
     """Events that named each goal, applied ones and updates, in the order of ``Params.goals``."""
+    logged: int = 0
+    """Entries of the decision log so far, trimmed ones included: the position of the last."""
+    judged: int = 0
+    """In a session over arms with expiry, its latest events, fewer than ``JUDGED_TOGETHER``, but for duplicates."""
+    late: int = 0
+    """Those of them that were surplus though a decision of their arm had expired lately."""
+    late_events: bool = False
+    """Whether these were more than ``LATE_SHARE`` of the events that were judged together last."""
+
+    def judge(self, events: int, late: int) -> None:
+        """Count events, and how many of them came too late."""
+        self.judged, self.late = self.judged + events, self.late + late
+        if self.judged >= JUDGED_TOGETHER:
+            self.late_events = self.late > LATE_SHARE * self.judged
+            self.judged = self.late = 0
 
     def settle(self) -> None:
         """Count the feedback of one outstanding decision."""
@@ -250,6 +269,8 @@ class Params(NamedTuple):
 
 PER_WINDOW = 64
 """Buckets in the time a decision may stay outstanding, which expires at most 1/64 of that time too late."""
+EXPIRED = -1
+"""In place of the number of a bucket: when decisions expired last."""
 
 
 @dataclass(slots=True)
@@ -264,7 +285,10 @@ class ActTimes:
     First come the acts of arms removed since, then those of live arms by position; arms added since have no place.
     """
     changed: set[int] = field(default_factory=set)
-    """Numbers of the buckets that are to be written to the store."""
+    """Numbers of the buckets that are to be written to the store, and ``EXPIRED`` if ``expired`` is."""
+    expired: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """In which window since 1970 a decision of each arm expired last, shape (arms,), 0 for never; it is replaced,
+    never changed, and arms added since have no place."""
 
     @classmethod
     def of_session(cls, expiry: Expiry | None) -> ActTimes | None:
@@ -273,11 +297,29 @@ class ActTimes:
 
     def copy(self) -> ActTimes:
         """Copy the buckets, so that the copy may change alone."""
-        return ActTimes(self.width, self.acts.copy(), self.changed.copy())
+        return ActTimes(self.width, self.acts.copy(), self.changed.copy(), self.expired)
 
     def written(self) -> ActTimes:
         """Return the same buckets as they are once the store holds them."""
-        return ActTimes(self.width, self.acts)
+        return ActTimes(self.width, self.acts, expired=self.expired)
+
+    def window_of(self, time: float) -> int:
+        """Return the number of the window since 1970 that a time, in Unix seconds, lies in."""
+        return int(time // (self.width * PER_WINDOW))
+
+    def expire(self, time: float, arms: IntArray, n_arms: int) -> None:
+        """Note that decisions of some of ``n_arms`` arms, by position, expire at a time in Unix seconds."""
+        expired, window = self.expired.copy(), self.window_of(time)
+        expired.resize(n_arms, refcheck=False)
+        if (expired[arms] != window).any():
+            expired[arms] = window
+            self.expired = expired
+            self.changed.add(EXPIRED)
+
+    def late(self, time: float, arms: Sequence[int]) -> int:
+        """Return of how many of these arms, by position, a decision expired in ``LATE_WINDOWS`` before a time."""
+        windows = self.expired[[arm for arm in arms if arm < self.expired.size]]
+        return int(((windows > 0) & (self.window_of(time) - windows <= LATE_WINDOWS)).sum())
 
     def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
         """Count acts of ``n_arms`` arms, by position (0 over points), at a time in Unix seconds."""
@@ -326,6 +368,9 @@ class ActTimes:
             gone = arms[arms + 1 < acts.size] + 1
             self.acts[bucket] = left = np.delete(acts, gone)
             left[0] += acts[gone].sum()
+        if self.expired.size:
+            self.expired = np.delete(self.expired, arms[arms < self.expired.size])
+            self.changed.add(EXPIRED)
 
     def total(self) -> int:
         """Return the number of acts in all buckets."""

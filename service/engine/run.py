@@ -276,10 +276,13 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
         return
     times.drop_oldest()
     if isinstance(run, SlotRun):
-        yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
+        due, positions = run.open_slots.up_to(run.ledger.slot - times.total()), run.arms.positions
+        times.expire(run.ledger.time, np.array([positions[arm] for arm, _ in due], np.int64), len(run.arms.live))
+        yield from _expire_slots(run, due, expiry.loss)
     elif isinstance(run, ArmRun):
         counts = times.before(run.ledger.by_arm)
-        for position in np.flatnonzero(counts).tolist():
+        times.expire(run.ledger.time, expired := np.flatnonzero(counts), counts.size)
+        for position in expired.tolist():
             run.expire(position, count := int(counts[position]), expiry.loss)
             yield run.arms.live[position], count
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
@@ -287,10 +290,10 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
         yield 0, count
 
 
-def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:
-    """Expire the open slots up to number ``last``."""
+def _expire_slots(run: SlotRun, due: Sequence[tuple[int, int]], loss: float | None) -> Iterator[tuple[int, int]]:
+    """Expire open slots, each named behind its arm."""
     learner = run.learner
-    for arm, slot in run.open_slots.up_to(last):
+    for arm, slot in due:
         position, record = run.arms.positions[arm], run.open_slots.close(slot).record
         run.ledger.expire_of(position)
         if loss is None:
@@ -315,6 +318,7 @@ def with_params(run: Run, params: Params) -> Run:
     times = None if params.expiry is None else _times(run, params.expiry)
     counts = dict(zip(run.params.goals, run.ledger.goals, strict=True))
     ledger: Any = replace(run.ledger, goals=tuple(counts.get(name, 0) for name in params.goals))
+    ledger = ledger if times is run.act_times else replace(ledger, judged=0, late=0, late_events=False)
     return replace(run, params=params, ledger=ledger, act_times=times)
 
 

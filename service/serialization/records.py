@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
-from ..engine.ledger import PER_WINDOW, ActTimes, ArmFeedback
+from ..engine.ledger import EXPIRED, PER_WINDOW, ActTimes, ArmFeedback
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
@@ -269,6 +269,9 @@ def _as(data: Any, dtype: np.dtype[Any]) -> Any:
 BUCKET, ROW, REMOVED = b"b", b"r", b"a"
 """First byte of the keys of buckets, of rows and of removed arms; those of open slots are digits."""
 _UNTIL = struct.Struct("<d")
+_WINDOW = struct.Struct("<q")
+LONG_AGO = 255
+"""Windows that count as for ever."""
 MAX_BUCKETS = PER_WINDOW + 4
 """Most buckets of time that a session or a segment has: those of its window, and those that are still to expire."""
 
@@ -302,7 +305,8 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
 def dropped_act_times(run: Run) -> dict[bytes, None]:
     """Return the keys of all that the store may hold of a run's acts by bucket of time, to drop them."""
     times = run.act_times
-    return {} if times is None else {BUCKET + b"%d" % bucket: None for bucket in times.acts.keys() | times.changed}
+    known = set() if times is None else times.acts.keys() | times.changed | {EXPIRED}
+    return {BUCKET + b"%d" % bucket: None for bucket in known}
 
 
 def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
@@ -378,11 +382,18 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
 
 
 def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes | None]:
-    """Key: ``b`` and the bucket's number. Record: number of acts, indexes of live arms with acts, their acts."""
+    """Key: ``b`` and the bucket's number. Record: number of acts, indexes of live arms with acts, their acts.
+
+    Key ``b-1``: the latest window in which decisions expired, and for each live arm how many windows ago (a byte).
+    """
     records: dict[bytes, bytes | None] = {}
     for bucket in times.changed:
         key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
-        if acts is None:
+        if bucket == EXPIRED:
+            newest = times.expired.max(initial=0)
+            ages = np.minimum(newest - times.expired, LONG_AGO)
+            records[key] = record_of(key, _WINDOW.pack(newest) + ages.astype(np.uint8).tobytes())
+        elif acts is None:
             records[key] = None
         else:
             (places,) = acts[1:].nonzero()
@@ -394,6 +405,13 @@ def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes
 
 def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: IntArray, size: int) -> ActTimes:
     """Read the buckets; arms removed since their last acts, which the session's state no longer has, become one."""
+    records = dict(records)
+    if (data := records.pop(BUCKET + b"%d" % EXPIRED, None)) is not None:
+        ages = np.frombuffer(data, np.uint8, offset=_WINDOW.size).astype(np.int64)
+        newest = _WINDOW.unpack_from(data)[0]
+        if ages.size > live.size or not 0 <= newest * times.width * PER_WINDOW <= LAST_SECOND:
+            raise CodecError("windows of arms, or of a time, that there are not")
+        times.expired = np.where(ages < LONG_AGO, newest - ages, 0)
     if len(records) > MAX_BUCKETS:
         raise CodecError("no session has so many buckets")
     for bucket in sorted(int(key[len(BUCKET) :]) for key in records):

@@ -5,7 +5,7 @@ head, and its last four are the CRC-32 of all before them. A schema that is newe
 from damage. Before its CRC a state has, little-endian,
 
 - the head, of which lists are made: all numbers of the session and, last, the lower half of its own CRC-32,
-- the vectors' numbers, then the outstanding decisions by arm, in a session over arms,
+- the vectors' numbers, then in a session over arms the outstanding decisions by arm, and with expiry ``_JUDGED``,
 - behind their length arrays of integers, and the number of rows,
 - what events did to a vector since it was stored, where the learner's state has a log.
 
@@ -45,8 +45,8 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 # -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
 
-EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS = 1, 2, 4
-"""Flags of the head."""
+EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS = 1, 2, 4, 8, 16
+"""Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates."""
 _NAMES = (
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
     *("mean_loss", "last_act_at", "last_event_at", "telling", "above", "below"),
@@ -64,6 +64,8 @@ _FACTS = 4 + 15
 are kept, and ``effective_arms``."""
 _RATES = _FACTS + 4
 """Where the rates begin, which only lists read, and behind them the counts of goals. NaN stands for None."""
+_JUDGED = struct.Struct("<HH")
+"""Of the latest events of a session over arms with expiry, how many were judged, and came too late."""
 _HALF = struct.Struct("<H")
 """The lower half of the CRC-32 of all before it. Behind a whole one that of the state would not depend on these."""
 
@@ -98,15 +100,18 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     schema, length, flags, n_rates = _START.unpack_from(head)
     if schema not in SCHEMAS or length != len(head) or _half(head[: -_HALF.size]) != head[-_HALF.size :]:
         raise CodecError("not the head of a state")
-    numbers = _head("d" * n_rates).unpack_from(head)
+    numbers = _head("d" * n_rates + "q" * bool(flags & HAS_LOG)).unpack_from(head)
     for name, (least, most), number in zip(_NAMES, _RANGES, numbers[4:_FACTS], strict=True):
         if not least <= number <= most:
             raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
-    ledger = ledger_type(*numbers[4:_FACTS], equal_losses=bool(flags & EQUAL_LOSSES))
+    told = {"equal_losses": bool(flags & EQUAL_LOSSES), "late_events": bool(flags & LATE_EVENTS)}
+    ledger = ledger_type(*numbers[4:_FACTS], **told, logged=numbers[_RATES + n_rates] if flags & HAS_LOG else 0)
+    if not 0 <= ledger.logged <= MOST:
+        raise CodecError("not a number of entries")
     counts = numbers[_RATES + n_rates - n_goals : _RATES + n_rates]
     if n_goals > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
         raise CodecError("not the counts of this session's goals")
-    ledger.goals, numbers = tuple(map(int, counts)), numbers[: len(numbers) - n_goals]
+    ledger.goals, numbers = tuple(map(int, counts)), numbers[: _RATES + n_rates - n_goals]
     effective, *rates = [None if number != number else number for number in numbers[_RATES - 1 :]]
     kept = numbers[_FACTS + 2] if flags & SEGMENTS else None
     return Shown(ledger, kept, bool(flags & MOSTLY_SURPLUS), effective, rates)
@@ -138,13 +143,13 @@ class Layout(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def layout_of(state_type: Any, shared_type: Any, n_rates: int) -> Layout:
+def layout_of(state_type: Any, shared_type: Any, n_rates: int, is_logged: bool) -> Layout:
     """Return the layout of a state with so many rates, and of what segments share; None: there are none."""
     hints, defaults = get_type_hints(state_type, include_extras=True), state_type._field_defaults
     kinds = [None if name in defaults else hint for name, hint in hints.items()]
     if shared_type is not None:
         kinds += get_type_hints(shared_type, include_extras=True).values()
-    head = _head("d" * n_rates + "".join(_CODES[kind] for kind in kinds if kind in _CODES))
+    head = _head("d" * n_rates + "q" * is_logged + "".join(_CODES[kind] for kind in kinds if kind in _CODES))
 
     def places(*annotations: Any) -> list[int]:
         return [place for place, kind in enumerate(kinds) if kind in annotations]
@@ -310,7 +315,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     # Runs over points have no arms.
     arms: Arms | None = getattr(run, "arms", None)
     shared: Any = getattr(run, "shared", ())
-    layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates))
+    layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates), ledger.logged > 0)
     state, behind = shortened(state) if layout.has_log else (state, b"")
     fields, parts = state + shared, list[bytes]()
     forms, place, before, data_before, size = 0, 1, None, b"", 0 if arms is None else arms.size
@@ -327,19 +332,22 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
         place <<= 2
     if isinstance(ledger, ArmLedger):
         parts.append(_encode_outstanding(ledger.by_arm, ledger.outstanding))
+        if run.params.expiry is not None:
+            parts.append(_JUDGED.pack(ledger.judged, ledger.late))
     for at in layout.integers:
         parts += (LENGTH.pack(fields[at].size), fields[at].tobytes())
     for at in layout.rows:
         parts.append(LENGTH.pack(len(fields[at])))
     parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
-    flags |= bool(shared) * SEGMENTS
+    flags |= bool(shared) * SEGMENTS | (ledger.logged > 0) * HAS_LOG | ledger.late_events * LATE_EVENTS
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)
     head = layout.head.pack(
         *(schema, layout.head.size + _HALF.size, flags, len(rates), *_LEDGER(ledger), size, forms),
-        *(shared.kept if shared else 0, *shown, *[fields[at] for at in layout.numbers]),
+        *(shared.kept if shared else 0, *shown, *((ledger.logged,) if ledger.logged else ())),
+        *[fields[at] for at in layout.numbers],
     )
     return [head, _half(head), *parts]
 
@@ -348,9 +356,9 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
     old, shared, arms = run.state, getattr(run, "shared", ()), getattr(run, "arms", None)
     shown, n_rates = read_shown(head, type(run.ledger), len(run.params.goals)), head[_START.size - 1]
     ledger = shown.ledger
-    layout = layout_of(old.__class__, shared.__class__ if shared else None, n_rates)
+    layout = layout_of(old.__class__, shared.__class__ if shared else None, n_rates, ledger.logged > 0)
     numbers = layout.head.unpack(head[: -_HALF.size])
-    of_state, (size, forms) = numbers[_RATES + n_rates :], numbers[_FACTS : _FACTS + 2]
+    of_state, (size, forms) = numbers[_RATES + n_rates + (ledger.logged > 0) :], numbers[_FACTS : _FACTS + 2]
     if not all(map(math.isfinite, (*numbers[4:_FACTS], *of_state))):
         raise CodecError("not the head of a state of this learner")
     if size != (0 if arms is None else arms.size):
@@ -373,6 +381,8 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         raise CodecError("a state with numbers that are infinite or NaN")
     if arms is not None:
         ledger.by_arm = _read_outstanding(reader, len(arms.live), ledger.outstanding)
+        if run.params.expiry is not None:
+            ledger.judged, ledger.late = reader.unpack(_JUDGED)
     for at in layout.integers:
         found[at] = reader.numbers(INTEGERS, *reader.unpack(LENGTH)).copy()
     for at in layout.rows:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic_core import from_json
@@ -71,10 +71,23 @@ RARE, RARELY_ANSWERED = 20, 0.2
 """Events worse than the default after which it says something that all were, and that few decisions had one."""
 
 
+HintCode = Literal[
+    "no_feedback",
+    "first_window",
+    "equal_losses",
+    "mostly_surplus",
+    "late_events",
+    "growing_outstanding",
+    "answered_too_often",
+    "few_events",
+    "rewards_rare_and_bad",
+]
+
+
 class Hint(NamedTuple):
     """Why a session may not learn; ``code`` stays the same, ``message`` is for people."""
 
-    code: str
+    code: HintCode
     message: str
 
 
@@ -107,6 +120,9 @@ def hints(
     if mostly_surplus:
         text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
         yield Hint("mostly_surplus", text)
+    if ledger.late_events and expiry is not None:
+        text = "More than 5 % of the last 1,000 events came after their decisions had expired, and taught nothing:"
+        yield Hint("late_events", f"{text} report them sooner, or change expiry.after_seconds to a longer window.")
     if learner["kind"] == "multiscale_tsallis":
         yield from _of_multiscale(ledger, expiry, learner["n_arms"])
 

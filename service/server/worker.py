@@ -140,6 +140,10 @@ class Server(uvicorn.Server):
         os.write(sys.stdout.fileno(), b".")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.runtime.sessions.logs.stop()
+        await super().shutdown(sockets)
+
     def _beat(self) -> None:
         self._board.beat(self._number, self._limit.count)
         self.runtime.metrics.connections.set(self._limit.count)

@@ -1,4 +1,4 @@
-"""Settles due decisions of sessions that nobody calls.
+"""Settles due decisions of sessions that nobody calls, and counts the sessions that have hints.
 
 One worker sweeps at a time, as long as it renews its lease; when it dies another one takes over within
 seconds. Correctness does not depend on the lease: two sweepers at once would only meet conflicts.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..cooperative import FairYield, joined
 from ..errors import NewerSchemaError, ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
+from ..serialization import summary
 from ..store.base import Store
 from .changes import NextDue
 from .service import Sessions
@@ -28,6 +31,12 @@ MAX_PER_SHARD = 100
 """Due sessions read from each shard in one sweep."""
 RETRY_SECONDS = 60.0
 """After this time a session that can't be read is tried again."""
+LOOKED_AT = 100
+"""Sessions whose hints are looked at in one sweep."""
+LOOKING_SHARE = 0.02
+"""Of the time, what looking may take at most."""
+REST_SECONDS = 30.0
+"""Time after all sessions were looked at, before they are looked at again."""
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +50,7 @@ class Sweeper:
     sessions : of the same store, where due decisions are settled
     tell : gets the number of sessions that are due and not settled yet, whenever it has changed
     on_failure : gets "sweep" and the reason each time the store has failed a sweep
+    tell_hints : gets the number of sessions by the code of their hint, whenever all sessions were looked at
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class Sweeper:
         sessions: Sessions,
         tell: Callable[[float], None] = lambda _: None,
         on_failure: Callable[[str, str], None] = lambda _call, _reason: None,
+        tell_hints: Callable[[Mapping[str, int]], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -56,6 +67,12 @@ class Sweeper:
         self._worker = secrets.token_hex(8)
         self._tell_backlog = tell
         self._stopping = asyncio.Event()
+        self._tell_hints = tell_hints
+        self._found = Counter[str]()
+        """Sessions by hint, of those that were looked at."""
+        self._cursor: str | None = None
+        self._look_at = 0.0
+        """Monotonic seconds before which no more sessions are looked at."""
 
     async def run(self) -> None:
         """Sweep every ``PERIOD_SECONDS`` until stopped; failures are logged."""
@@ -83,6 +100,8 @@ class Sweeper:
         """
         if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
             self._tell_backlog(0)
+            self._tell_hints({})
+            self._found, self._cursor = Counter(), None
             return
         due = list(await self._store.due(MAX_PER_SHARD))
         self._tell_backlog(len(due))
@@ -92,6 +111,22 @@ class Sweeper:
             self._tell_backlog(len(due))
             if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
                 return
+        if time.monotonic() >= self._look_at:
+            await self._look()
+
+    async def _look(self) -> None:
+        """Count the hints of some more sessions."""
+        began, fair_yield = time.monotonic(), FairYield()
+        page = await self._store.list(self._cursor, LOOKED_AT)
+        for session in page.sessions:
+            shown = summary.decode(session.about, session.head) or {}
+            self._found.update(hint["code"] for hint in shown.get("hints", ()))
+            await fair_yield()
+        self._cursor, now = page.next_cursor, time.monotonic()
+        self._look_at = now + (now - began) / LOOKING_SHARE
+        if self._cursor is None:
+            self._tell_hints(self._found)
+            self._found, self._look_at = Counter(), max(self._look_at, now + REST_SECONDS)
 
     async def _settle(self, session_id: str) -> None:
         try:

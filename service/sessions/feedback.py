@@ -307,6 +307,12 @@ class SettleFeedback(Operation):
             outcomes["removed"] = len(judged.removed)
         if voided:
             outcomes["voided"] = voided
+        has_changed = bool(judged.applied or judged.event_ids)
+        if run.act_times is not None and isinstance(run, ArmRun):
+            columns = self.events.arms if isinstance(self.events, PlainEvents) else None
+            arms = [feedback[at].arm if columns is None else columns[at] for at in judged.surplus]
+            run.judge(len(judged.applied), arms)
+            has_changed |= bool(arms)
         if skips:
             outcomes["surplus"] = len(judged.surplus)
         if self.skips_invalid:
@@ -316,7 +322,6 @@ class SettleFeedback(Operation):
             parts.append(f'"invalid_indexes":{to_json(judged.invalid[:MAX_INDEXES]).decode()}')
         ledger = run.ledger
         body = f'{{{",".join(parts)},"slot":{ledger.slot},"outstanding":{ledger.outstanding}}}'
-        has_changed = bool(judged.applied or judged.event_ids)
         return Applied(body.encode(), judged.event_ids, has_changed, False, outcomes, delays)
 
     async def _judge_columns(self, draft: Draft, losses: Sequence[float]) -> Judged:

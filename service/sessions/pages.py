@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +20,11 @@ from ..engine.arm_run import ArmRun
 from ..engine.ledger import LossRange
 from ..engine.run import Run, SlotRun
 from ..errors import (
+    ClientGoneError,
     InvalidRequestError,
     NewerSchemaError,
     NoDecisionLogError,
+    OverloadedError,
     StateCorruptError,
     UnknownSegmentError,
     UnknownSessionError,
@@ -26,20 +32,29 @@ from ..errors import (
 from ..learners.base import FloatArray
 from ..learners.multiscale_tsallis import MultiscaleTsallis
 from ..serialization import summary as listed_fields
+from ..serialization.binary import CodecError
+from ..serialization.state import NEWEST, read_shown
 from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
-from ..store.base import Added, ArmCounts, Listed, Snapshot, Store, add_counts, counts_of
+from ..serialization.summary import HintCode as HintCode
+from ..store.base import Added, ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, check_id, of_store, summary
 
+Gone = Callable[[], bool]
+"""Whether a client has left."""
 MAX_PAGE = 1000
 """Rows on a page, at most."""
+LOOK_SECONDS = 0.5
+"""How long sessions with a hint are sought for one page."""
 
 
 # -- Sessions, a page at a time, from what seldom changes and the heads of their states.
 
 
-async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
+async def sessions_page(
+    reader: Reader, cursor: str | None, limit: int, prefix: str, hint: HintCode | None = None
+) -> Body:
     """Return the JSON of a page of sessions.
 
     Parameters
@@ -48,6 +63,7 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
     cursor : ``next_cursor`` of the page before; None for the first
     limit : sessions on the page; of more than ``MAX_PAGE``, ``MAX_PAGE``
     prefix : what the listed ids begin with; empty for all
+    hint : lists the sessions with this hint alone, those found in ``LOOK_SECONDS``; None for all
 
     Raises
     ------
@@ -56,27 +72,31 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
     StoreUnavailableError
         where the store can't be reached.
     """
-    try:
-        page = await reader.store.list(cursor, min(limit, MAX_PAGE), prefix)
-    except ValueError as error:
-        raise InvalidRequestError.of("cursor", "is not one this service gave") from error
-    texts, fair_yield = [], FairYield()
-    for session in page.sessions:
-        text = _written_text(session) or await _text_of_state(reader, session.session_id)
-        if text is not None:
-            texts.append(text)
-        await fair_yield()
-    return answer_body(_page("sessions", texts, page.next_cursor))
+    texts, fair_yield, until = list[str](), FairYield(), time.monotonic() + (0 if hint is None else LOOK_SECONDS)
+    while True:
+        try:
+            page = await reader.store.list(cursor, min(limit, MAX_PAGE) - len(texts), prefix)
+        except ValueError as error:
+            raise InvalidRequestError.of("cursor", "is not one this service gave") from error
+        for session in page.sessions:
+            text = _written_text(session) or await _text_of_state(reader, session.session_id)
+            # In no text that a client chose there is a quotation mark without a backslash.
+            if text is not None and (hint is None or f'{{"code":"{hint}",' in text):
+                texts.append(text)
+            await fair_yield()
+        cursor = page.next_cursor
+        if cursor is None or len(texts) == min(limit, MAX_PAGE) or time.monotonic() >= until:
+            return answer_body(_page("sessions", texts, cursor))
 
 
-def _page(name: str, rows: Iterable[str], next_cursor: str | None) -> Iterator[str]:
-    """Yield the JSON of a page in parts, a row in each."""
+def _page(name: str, rows: Iterable[str], next_cursor: str | None, **more: Any) -> Iterator[str]:
+    """Yield the JSON of a page in parts, a row in each; ``more`` are fields behind ``next_cursor``."""
     separator = ""
     yield f'{{"{name}":['
     for row in rows:
         yield f"{separator}{row}"
         separator = ","
-    yield f'],"next_cursor":{COMPACT.encode(next_cursor)}}}'
+    yield f"],{COMPACT.encode({'next_cursor': next_cursor, **more})[1:]}"
 
 
 def _written_text(session: Listed) -> str | None:
@@ -320,44 +340,124 @@ def _row(run: ArmRun, shown: dict[str, Any], counts: ReadCounts, arm: int) -> di
 
 # -- The decision log of a session, a page at a time.
 
-_CURSOR_OF_DECISIONS = re.compile("[0-9]{1,15}-[0-9]{1,18}")
+_CURSOR_OF_DECISIONS = re.compile("([0-9]{1,15})-([0-9]{1,18})")
+"""Position of the entry before it, and when the session was created, in Unix microseconds."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
+"""Seconds after which a reader that waits looks again, doubled each time: another worker may have committed."""
+MAX_WAITING, WAITING_SHARE = 256, 0.25
+"""Readers that may wait in one worker, and the share of its connections that they may have."""
 
 
-async def decisions_page(store: Store, session_id: str, cursor: str | None, limit: int) -> Body:
-    """Return the JSON of a page of the decision log, oldest first.
+class DecisionLogs:
+    """Reads decision logs, a page at a time, and lets readers wait for the next entry.
 
     Parameters
     ----------
-    store : has the log
-    session_id : of the session
-    cursor : ``next_cursor`` of the page before; None for the first
-    limit : entries on the page, at most
+    store : has the logs
+    max_connections : of clients to this worker
+    """
+
+    def __init__(self, store: Store, max_connections: int) -> None:
+        self._store, self._places = store, min(MAX_WAITING, int(WAITING_SHARE * max_connections))
+        self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        """By session, set when its log has new entries; each lives as long as somebody waits for it."""
+        self._is_stopping = False
+
+    def on_logged(self, session_id: str) -> None:
+        """Wake those who wait for entries of a session: it has some, or is gone."""
+        if (news := self._news.pop(session_id, None)) is not None:
+            news.set()
+
+    def stop(self) -> None:
+        """Let nobody wait any more."""
+        self._is_stopping = True
+        for session_id in list(self._news):
+            self.on_logged(session_id)
+
+    async def page(
+        self, session_id: str, cursor: str | None, limit: int, seconds: float = 0, is_gone: Gone | None = None
+    ) -> Body:
+        """Return the JSON of a page, oldest entries first.
+
+        Parameters
+        ----------
+        session_id : of the session
+        cursor : of an earlier page; None to begin with the oldest entry
+        limit : entries on the page, at most
+        seconds : how long to wait for an entry if there is none
+        is_gone : whether the client has left; None if nobody knows
+
+        Raises
+        ------
+        InvalidRequestError
+            for a cursor of another list, or of a session that had this id before.
+        NoDecisionLogError
+            where the session keeps none.
+        OverloadedError
+            where too many readers wait already.
+        ClientGoneError, UnknownSessionError, NewerSchemaError, StateCorruptError, StoreUnavailableError
+        """
+        check_id(session_id)
+        given = None if cursor is None else _CURSOR_OF_DECISIONS.fullmatch(cursor)
+        if cursor is not None and given is None:
+            raise InvalidRequestError.of("cursor", "is not one this service gave")
+        after, created = map(int, given.groups()) if given else (0, None)
+        until, pause = time.monotonic() + seconds, FIRST_PAUSE
+        while True:
+            # Before it is read, so that nobody sleeps through what is committed meanwhile.
+            news = self._news.setdefault(session_id, asyncio.Event())
+            if (log := await self._store.read_log(session_id, after, limit + 1)) is None:
+                raise UnknownSessionError
+            (session, entries), last, before = log, _last_position(log), created
+            created = round((session.created_at or 0) * 1e6)
+            if before not in (None, created) or after > last:
+                # Made anew under this id: since the cursor was given, or while the reader waited.
+                other = InvalidRequestError.of("cursor", "is of a session that had this id before")
+                raise other if pause == FIRST_PAUSE else UnknownSessionError
+            missed = given is not None and (entries[0].position if entries else last + 1) > after + 1
+            if entries or missed or self._is_stopping or (left := until - time.monotonic()) <= 0:
+                break
+            await self._wait(news, min(pause, left), is_gone)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        following = f"{entries[:limit][-1].position if entries else last}-{created}"
+        ids = f'"session_id":"{session_id}"}}'
+        rows = (
+            f'{each.data.decode()[:-1]},"at":"{time_text(each.at)}","position":{each.position},{ids}'
+            for each in entries[:limit]
+        )
+        more = {"cursor": following} | ({"missed": True} if missed else {})
+        return answer_body(_page("decisions", rows, following if len(entries) > limit else None, **more))
+
+    async def _wait(self, news: asyncio.Event, seconds: float, is_gone: Gone | None) -> None:
+        if is_gone is not None and is_gone():
+            raise ClientGoneError
+        if not self._places:
+            raise OverloadedError("Too many readers wait for entries of decision logs")
+        self._places -= 1
+        try:
+            await asyncio.wait_for(news.wait(), seconds)
+        except TimeoutError:
+            pass  # It looks again, or has waited long enough.
+        finally:
+            self._places += 1
+
+
+def _last_position(log: Log) -> int:
+    """Return the position of the last entry that was read, or if there is none, of the last that the log has had.
 
     Raises
     ------
-    InvalidRequestError
-        for a cursor of another list.
-    NoDecisionLogError
-        where the session keeps none.
-    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    NoDecisionLogError, NewerSchemaError, StateCorruptError
     """
-    check_id(session_id)
-    if cursor is not None and not _CURSOR_OF_DECISIONS.fullmatch(cursor):
-        raise InvalidRequestError.of("cursor", "is not one this service gave")
-    log = await store.read_log(session_id, cursor, limit + 1)
-    if log is None:
-        raise UnknownSessionError
+    about, head = log.session.about, log.session.head
     try:
-        keeps_log = json.loads(log.about or b"{}").get("decision_log") is not None
-    except (ValueError, AttributeError) as error:
-        raise StateCorruptError from error
+        keeps_log = json.loads(about or b"{}").get("decision_log") is not None
+        last = log.entries[-1].position if log.entries else read_shown(head).ledger.logged
+    except (ValueError, AttributeError, CodecError, struct.error) as error:
+        raise NewerSchemaError if head[:1] > bytes([NEWEST]) else StateCorruptError from error
     if not keeps_log:
         raise NoDecisionLogError
-    entries = log.entries[:limit]
-    following = entries[-1].position if len(log.entries) > limit else None
-    times = (time_text(int(entry.position.partition("-")[0]) / 1000) for entry in entries)
-    rows = (f'{entry.data.decode()[:-1]},"at":"{at}"}}' for entry, at in zip(entries, times, strict=True))
-    return answer_body(_page("decisions", rows, following))
+    return last
 
 
 # -- The history of a session: samples of its counts and of what its learner would do, oldest first.

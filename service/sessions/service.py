@@ -27,7 +27,7 @@ from . import transfer as document
 from .changes import ChangeArms, ChangeSession
 from .create import Creator
 from .history import Sampler
-from .pages import arms_page, decisions_page, history_page, sessions_page
+from .pages import DecisionLogs, arms_page, history_page, sessions_page
 from .segments import segment_view, segments_page
 from .views import ALL, Limits, Reader, Rights, check_id, viewer
 
@@ -51,7 +51,8 @@ class Sessions:
         # What only reads; each refuses what no session can have as its id.
         self.list, self.view, self.arms = partial(sessions_page, reader), reader.view, partial(arms_page, reader)
         self.segments, self.segment = partial(segments_page, reader), partial(segment_view, reader)
-        self.decisions, self.history = partial(decisions_page, store), partial(history_page, reader)
+        self.logs, self.history = DecisionLogs(store, settings.max_connections), partial(history_page, reader)
+        cache.on_logged = self.logs.on_logged
         self.export = partial(document.export, store, most_bytes=settings.max_import_bytes)
         self._metrics = metrics
         self._limits = Limits(settings)

@@ -168,16 +168,18 @@ class ReadSegments(NamedTuple):
 class LogEntry(NamedTuple):
     """An entry of a session's log."""
 
-    position: str
-    """Where it stands: milliseconds by the store's clock, a hyphen, and its number within them."""
+    position: int
+    """1 for the session's first entry, one more for each next; an import goes on behind those before it."""
+    at: float
+    """Unix seconds by the store's clock, to the millisecond; no entry has an earlier time than those before it."""
     data: bytes
 
 
 class Log(NamedTuple):
     """Part of a session's log, oldest first."""
 
-    about: bytes
-    """The session's, empty where nothing was written for lists yet."""
+    session: Listed
+    """What lists show of the session at that moment."""
     entries: Sequence[LogEntry]
 
 
@@ -236,6 +238,8 @@ class Written(NamedTuple):
     """Replaces what seldom changes; None leaves it."""
     entries: Sequence[bytes] = ()
     """Entries to append to the session's log, in order."""
+    position: int = 1
+    """Of the first of these entries."""
     max_entries: int = 0
     """About how many entries the log keeps: the oldest are dropped."""
 
@@ -447,13 +451,13 @@ class Store(Protocol):
         backwards : whether the order is turned round
         """
 
-    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+    async def read_log(self, session_id: str, after: int, limit: int) -> Log | None:
         """Read at most ``limit`` entries of a session's log; None where there is no session.
 
         Parameters
         ----------
         session_id : of the session
-        after : position of the entry before the first; None to begin with the oldest
+        after : position below those of the entries; 0 to begin with the oldest
         limit : most entries returned
         """
 

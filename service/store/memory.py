@@ -37,8 +37,7 @@ class MemorySession:
     about: bytes = b""
     counts: dict[int, list[float]] = field(default_factory=dict)
     """Vectors by group."""
-    log: list[tuple[int, int, bytes]] = field(default_factory=list)
-    """Milliseconds, number within them, and the entry."""
+    log: list[base.LogEntry] = field(default_factory=list)
     samples: dict[int, bytes] = field(default_factory=dict)
     """By place."""
 
@@ -101,10 +100,8 @@ class MemorySession:
         if written.spec is not None:
             self.spec = written.spec
         if written.entries:
-            now_ms = int(now * 1000)
-            last_ms, number, _ = self.log[-1] if self.log else (now_ms, -1, b"")
-            first, ms = number + 1 if last_ms >= now_ms else 0, max(now_ms, last_ms)
-            self.log += [(ms, first + place, data) for place, data in enumerate(written.entries)]
+            at = max(int(now * 1000) / 1000, self.log[-1].at if self.log else 0)
+            self.log += [base.LogEntry(n, at, data) for n, data in enumerate(written.entries, written.position)]
             del self.log[: max(0, len(self.log) - written.max_entries)]
 
 
@@ -203,14 +200,11 @@ class MemoryStore:
         start = 0 if after is None else bisect_right(names, after)
         return names[start : start + limit]
 
-    async def read_log(self, session_id: str, after: str | None, limit: int) -> base.Log | None:
+    async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
         if (session := self._session(session_id)) is None:
             return None
-        start = 0
-        if after is not None:
-            start = bisect_right(session.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
-        some = session.log[start : start + limit]
-        return base.Log(session.about, [base.LogEntry(f"{ms}-{number}", data) for ms, number, data in some])
+        start = max(0, after + 1 - session.log[0].position) if session.log else 0
+        return base.Log(session.listed(session_id), session.log[start : start + limit])
 
     async def delete(self, session_id: str) -> bool:
         session = self._session(session_id)

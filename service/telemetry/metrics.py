@@ -45,6 +45,7 @@ CALLS = (
     *("create", "load", "recall", "commit", "delete", "list", "count", "announce", "ping"),
     *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),
 )
+_Mode = Literal["livesum", "livemin", "livemax"]
 _STATUSES = ("2xx", "2xx", "2xx", "3xx", "4xx", "5xx")
 """By the first digit of the status, from 0."""
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -72,6 +73,8 @@ class Labels(NamedTuple):
     codes: Iterable[str] = ()
     """Problem codes."""
     learners: Iterable[str] = ()
+    hints: Iterable[str] = ()
+    """Codes of hints."""
 
 
 class Progress(Protocol):
@@ -129,18 +132,13 @@ class Metrics:
         self.memory_bytes = self._gauge("bandit_memory_bytes", "Resident memory of the workers.")
         self._counter(*WORKER_RESTARTS)
         self._counter(*STORE_RESTARTS)
-        build = Gauge(
-            "bandit_build_info",
-            "Always 1; the labels are the versions of the service and of Python, and the build.",
-            ["version", "python", "revision"],
-            registry=self.registry,
-            multiprocess_mode="livemax",
-        )
+        text = "Always 1; the labels are the versions of the service and of Python, and the build."
+        build = self._gauge("bandit_build_info", text, "livemax", ("version", "python", "revision"))
         build.labels(__version__, platform.python_version(), revision()).set(1)
 
-    def _gauge(self, name: str, text: str, mode: Literal["livesum", "livemin"] = "livesum") -> Gauge:
+    def _gauge(self, name: str, text: str, mode: _Mode = "livesum", labels: Iterable[str] = ()) -> Gauge:
         """Make a gauge; ``mode`` says how the values of living workers become one."""
-        return Gauge(name, text, registry=self.registry, multiprocess_mode=mode)
+        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=mode)
 
     def _counter(self, name: str, text: str) -> Increment:
         return fast_inc(Counter(name, text, registry=self.registry))
@@ -180,6 +178,9 @@ class Metrics:
         self.sessions_created = self._counters(
             "bandit_sessions_created", "Sessions created, by learner.", "learner", labels.learners
         )
+        text = "Sessions with a hint why they may not learn, by its code, as the sweeper last counted them."
+        family = self._gauge("bandit_sessions_with_hint", text, labels=("hint",))
+        self._with_hint = {code: family.labels(code) for code in labels.hints}
         self.sessions_deleted = self._counter("bandit_sessions_deleted", "Sessions deleted by request.")
         self.events = self._counters("bandit_events", "Feedback events, by outcome.", "outcome", OUTCOMES)
         self.decisions_opened = self._counter("bandit_decisions_opened", "Decisions made: slots opened by acts.")
@@ -223,6 +224,11 @@ class Metrics:
         self.clock_steps_back = self._counter(
             "bandit_store_clock_steps_back", "Number of times that the store's clock went back."
         )
+
+    def sessions_with_hint(self, counts: Mapping[str, int]) -> None:
+        """Tell how many sessions have each hint, by its code."""
+        for code, gauge in self._with_hint.items():
+            gauge.set(counts.get(code, 0))
 
     async def text(self) -> bytes:
         """Return all metrics in the text format; they are read and written in a thread."""

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from service.sessions import pages as session_pages
 from service.store.base import ArmCounts
 from service.store.memory import MemoryStore
 from tests.support.clock import Clock
@@ -298,3 +299,50 @@ async def test_rewards_are_means_of_rewards_and_voids_count_in_neither(client, c
     assert (row["acts"], row["outstanding"], row["feedbacks"], row["expired"]) == (4, 1, 2, 0)
     assert row["mean_reward"] == pytest.approx(1.5)
     assert "mean_loss" not in row
+
+
+# -- Sessions with a hint.
+
+
+async def with_hints(client):
+    """Sessions of which every third waits in vain for feedback, and one is damaged."""
+    for number in range(9):
+        session_id = f"s{number}"
+        learner = {"kind": "centred_tsallis", "arms": ['{"code":"no_feedback",']}
+        await client.post("/v1/sessions", json={"session_id": session_id, "learner": learner})
+        if number % 3 == 0:
+            await client.post(f"/v1/sessions/{session_id}/acts", json={"count": 100})
+
+
+async def listed_with(client, hint, limit):
+    found = []
+    async for page in pages(client, "/v1/sessions", hint=hint, limit=limit):
+        assert len(page["sessions"]) <= limit
+        found += [each["session_id"] for each in page["sessions"]]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seconds", [0, 30])
+@pytest.mark.parametrize("limit", [1, 2, 1000])
+async def test_sessions_with_a_hint_are_listed_alone(make_client, store, monkeypatch, limit, seconds):
+    monkeypatch.setattr(session_pages, "LOOK_SECONDS", seconds)
+    client = await make_client(store)
+    await with_hints(client)
+
+    assert await listed_with(client, "no_feedback", limit) == ["s0", "s3", "s6"]
+    assert await listed_with(client, "late_events", limit) == []
+
+
+async def test_a_session_that_can_not_be_read_has_no_hints_and_one_of_another_form_has(make_client):
+    memory = MemoryStore()
+    client = await make_client(memory)
+    await with_hints(client)
+    memory._sessions["s0"].state = b"broken"
+    memory._sessions["s3"].about = b"{}"
+
+    assert await listed_with(client, "no_feedback", 100) == ["s3", "s6"]
+
+
+@pytest.mark.parametrize("hint", ["nothing", "", "NO_FEEDBACK"])
+async def test_a_hint_that_there_is_not_is_refused(client, hint):
+    assert (await client.get("/v1/sessions", params={"hint": hint})).status_code == 422

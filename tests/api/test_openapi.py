@@ -11,12 +11,15 @@ import threading
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 
 from service import app, errors
+from service.api.routes import ROUTES
 from service.app import create_app
 from service.learners import REGISTRY
 from service.store.memory import MemoryStore
 from tests.api.conftest import default_settings
+from tests.support.described import OPENAPI
 from tests.support.examples import examples
 from tests.support.running import RunningService
 
@@ -104,6 +107,27 @@ def test_health_can_be_asked_by_head_whose_answers_have_no_body(paths):
     }
     assert not any("content" in response for responses in heads.values() for response in responses.values())
     assert len(set(ids)) == len(ids)
+
+
+def test_an_operation_is_named_as_its_handler(document, paths):
+    handlers = {
+        (method.lower(), route.path): route.name
+        for route in ROUTES
+        if isinstance(route, APIRoute) and route.include_in_schema
+        for method in route.methods
+    }
+    ids = {(method, path): call["operationId"] for path, calls in paths.items() for method, call in calls.items()}
+
+    assert ids == {key: f"head_{handlers[key]}" if key[0] == "head" else handlers[key] for key in ids}
+    assert {"act", "acts", "feedback", "feedbacks", "create_session", "list_decisions"} <= set(ids.values())
+    assert max(map(len, ids.values())) <= 28
+
+
+def test_the_document_beside_the_pages_is_the_one_that_is_served(document):
+    kept, served = json.loads(OPENAPI.read_text()), json.loads(json.dumps(document))
+    kept["info"]["version"] = served["info"]["version"]
+
+    assert kept == served, "python -m tests.support.described writes docs/openapi.json"
 
 
 @pytest.mark.slow

@@ -3,7 +3,13 @@
 import httpx
 import pytest
 
-from service.client import NotFoundError, SessionExistsError, UnknownSegmentError, UnknownSessionError
+from service.client import (
+    NoAnswerError,
+    NotFoundError,
+    SessionExistsError,
+    UnknownSegmentError,
+    UnknownSessionError,
+)
 from tests.client.conftest import CLICKS, scripted
 
 
@@ -135,3 +141,40 @@ def test_a_session_that_the_service_can_not_read_is_listed_with_its_code():
     (view,) = bandits.sessions.list()
 
     assert (view.session_id, view["code"], view.learner, view.slot) == ("s", "newer_schema", {}, 0)
+
+
+def test_a_log_is_followed_from_page_to_page_and_through_an_outage(bandits):
+    shop = bandits.sessions.create("shop", **CLICKS | {"decision_log": {"max_entries": 3}})
+    shop.acts(2)
+    followed = shop.follow(wait_seconds=0.01, limit=2)
+    page = next(followed)
+    assert [each["position"] for each in page["decisions"]] == [1, 2]
+    shop.acts(4)
+    missed = next(followed)
+    assert (missed["missed"], [each["position"] for each in missed["decisions"]]) == (True, [4, 5])
+
+    with bandits.outage(), pytest.raises(NoAnswerError):
+        next(followed)
+    page = next(shop.follow(missed["cursor"], wait_seconds=0.01))
+    assert [each["position"] for each in page["decisions"]] == [6]
+    bandits.sessions.delete("shop")
+    with pytest.raises(UnknownSessionError):
+        next(shop.follow(page["cursor"]))
+
+
+def test_a_call_that_waits_has_time_for_it():
+    asked = []
+
+    def answered(request):
+        asked.append((dict(request.url.params), request.extensions["timeout"].get("read")))
+        return httpx.Response(200, json={"decisions": [{}], "next_cursor": None, "cursor": "1-1"})
+
+    bandits, _ = scripted(answered, timeout=2.0)
+    followed = bandits.session("s").follow(wait_seconds=30)
+    for _ in range(2):
+        next(followed)
+
+    queries, seconds = zip(*asked, strict=True)
+    assert queries[0] == {"wait_seconds": "30", "limit": "1000"}
+    assert queries[1] == queries[0] | {"cursor": "1-1"}
+    assert min(seconds) > 30

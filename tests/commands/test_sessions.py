@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -214,3 +215,17 @@ from service.commands.run import main
 main("{word}", ["--help"], "prog")
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+
+
+def test_a_log_is_followed_until_it_is_interrupted(called, service, tmp_path):
+    spec = {"learner": {"kind": "fixed", "arms": ["a", "b"]}, "decision_log": {"max_entries": 100}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    called("sessions", "create", "logged", "--spec", tmp_path / "spec.json")
+    words = ("sessions", "decisions", "logged", "--follow", "--url", service.url)
+    command = [sys.executable, "-m", "service", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following, Bandits(service.url) as bandits:
+        for slot in (1, 2):
+            bandits.session("logged").act()
+            assert json.loads(following.stdout.readline())["slot"] == slot
+        following.send_signal(signal.SIGINT)
+        assert following.wait(30) == 130

@@ -37,7 +37,7 @@ def test_a_small_state_is_as_it_is_told():
     """Two arms at (0.5, 0.5), one decision outstanding for the second: every byte by hand."""
     run = start_run(Params(FixedSpec(n_arms=2), 5))
     run.advance(1e9)
-    run.ledger = ArmLedger(3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1, False, (), np.array([0, 1]))
+    run.ledger = ArmLedger(3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1, False, by_arm=np.array([0, 1]))
 
     head = struct.pack("<BHBB", 1, 129, codec.MOSTLY_SURPLUS, 0)
     head += struct.pack("<6qd2q3dIBB", 3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1)

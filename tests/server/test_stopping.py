@@ -101,6 +101,36 @@ def test_whole_requests_are_answered_and_the_half_one_behind_them_is_told(servic
     assert told[2].headers["retry-after"] == "1"
 
 
+@pytest.mark.processes
+def test_who_waits_for_a_decision_is_answered_by_a_stop_and_by_the_commit_of_any_worker(tmp_path, redis_server):
+    flags = ("--store-url", redis_server.url, "--workers", "2")
+    with RunningService(tmp_path, *flags, environment=HOURS) as service, service.client() as client:
+        service.workers(2)
+        path = f"/v1/sessions/{create(client, decision_log={'max_entries': 10})}"
+        waits = request(f"{path}/decisions?wait_seconds=30", method="GET")
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(connected(service)) for _ in range(8)]
+            for reader in readers:
+                reader.sendall(waits)
+            assert client.post(f"{path}/act").status_code == 200
+            pages = [answers(reader, 1)[0].json for reader in readers]
+            assert [[each["position"] for each in page["decisions"]] for page in pages] == [[1]] * 8
+
+            def looks():
+                name = 'bandit_store_call_seconds_count{call="read_log"} '
+                return float(client.get("/metrics").text.partition(name)[2].split()[0])
+
+            began, before = time.monotonic(), looks()
+            for reader in readers:
+                reader.sendall(waits.replace(b"?wait", b"?cursor=" + pages[0]["cursor"].encode() + b"&wait"))
+            wait_until(lambda: looks() >= before + 5 * len(readers))
+            stopping(service)
+            ended = [answers(reader, 1)[0] for reader in readers]
+            assert service.process.wait(30) == 0
+        assert time.monotonic() - began < 15
+        assert {(each.status, each.json["cursor"]) for each in ended} == {(200, pages[0]["cursor"])}
+
+
 @pytest.mark.parametrize("cut", [1, 30, len(HEAD), -2, -1])
 async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch, cut):
     monkeypatch.setattr(end, "STOP_SECONDS", 7200)

@@ -16,11 +16,13 @@ from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records
 from service.serialization import state as codec
+from service.sessions import expiry_sweeper
 from service.sessions.act import Act
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
 from service.store import open_store
 from service.store.base import head_of
 from service.store.memory import MemoryStore
+from service.telemetry.metrics import Labels, Metrics
 from tests.support.crashing import Worker
 from tests.support.machines import FIELDS
 from tests.support.real_redis import RedisServer
@@ -132,6 +134,43 @@ async def test_a_sweeper_runs_until_it_is_stopped(memory, clock):
     sweeper.stop()
     await running
     assert (await ledger_of(memory, "s0"))[0].expired == 5
+
+
+async def test_hints_are_counted_some_sessions_at_a_time(memory, clock, monkeypatch):
+    """A gauge has what the last look at all sessions found, and nothing in a worker that does not sweep."""
+    monkeypatch.setattr(expiry_sweeper, "LOOKED_AT", 4)
+    sessions, metrics = sessions_on(memory), Metrics(Labels(hints=("no_feedback", "few_events")))
+    for number in range(10):
+        spec = Specification(learner=Dexp3Spec(n_arms=3), seed=1)
+        await sessions.create(f"s{number}", spec, None)
+        if number % 3 == 0:
+            await sessions.submit(f"s{number}", Act(100, 10**6))
+    memory._sessions["s0"].state = b"broken"
+    sweeper = Sweeper(memory, sessions, tell_hints=metrics.sessions_with_hint)
+
+    def told():
+        name = "bandit_sessions_with_hint"
+        return [metrics.registry.get_sample_value(name, {"hint": hint}) for hint in ("no_feedback", "few_events")]
+
+    for expected in (0, 0, 3):
+        sweeper._look_at = 0
+        await sweeper.sweep()
+        assert told() == [expected, 0]
+    assert sweeper._look_at > time.monotonic() + expiry_sweeper.REST_SECONDS - 1
+    await sessions.delete("s3")
+    await sweeper.sweep()
+    assert told() == [3, 0]
+    for _ in range(3):
+        sweeper._look_at = 0
+        await sweeper.sweep()
+    assert told() == [2, 0]
+
+    async def is_taken(*_):
+        return False
+
+    monkeypatch.setattr(memory, "acquire_lease", is_taken)
+    await sweeper.sweep()
+    assert told() == [0, 0]
 
 
 @pytest.mark.processes

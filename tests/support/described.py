@@ -1,7 +1,7 @@
 """What follows from the routes and is kept beside them: ``python -m tests.support.described`` writes it.
 
 It adds a row for each new route to the table of docs/api.md, with the first sentence of its docstring, takes out
-the rows of routes that are gone, and writes tests/recorded/openapi.json, with which ``.ci/guard`` compares.
+the rows of routes that are gone, and writes docs/openapi.json, with which ``.ci/guard`` compares.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.app import create_app
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PAGE, OPENAPI = ROOT / "docs/api.md", ROOT / "tests/recorded/openapi.json"
+PAGE, OPENAPI = ROOT / "docs/api.md", ROOT / "docs/openapi.json"
 ROLES = {VIEWERS: "any", CLIENTS: "client", READERS: "reader", ADMINS: "admin"}
 
 

@@ -131,7 +131,10 @@ def played(run: Run) -> Run:
         waiting.append((act(run, segment), segment))
         if t % 3 == 2:
             settle(run, *waiting.pop(0))
+    run.ledger.logged = 19
     if isinstance(run, ArmRun):
+        run.act_times.expire(run.ledger.time, np.array([0, 1]), len(LABELS))
+        run.ledger.judge(20, 3)
         change = run.arms.change(["e"], ["b"])
         run.change_arms(change, run.arms.changed(change, 1_800_000_000.0))
         if run.learner.takes_eligible:

@@ -241,7 +241,8 @@ class CheckedSession(RuleBasedStateMachine):
         for arm, row in enumerate(counts):
             ended = row.feedbacks + row.expired + row.removed + row.voided
             assert ended + left[arm] == self.model.acts[arm]
-        log = self.runner.run(store.read_log(self.name, None, 10**6))
+        log = self.runner.run(store.read_log(self.name, 0, 10**6))
+        assert [entry.position for entry in log.entries] == list(range(1, ledger.logged + 1))
         entries = [json.loads(entry.data) for entry in log.entries]
         slots = [entry["slot"] for entry in entries if entry["kind"] == "act"]
         assert slots == list(range(1, ledger.slot + 1))

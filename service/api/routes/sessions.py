@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
-from ...sessions.pages import MAX_PAGE, ArmSort
+from ...sessions.pages import MAX_PAGE, ArmSort, HintCode
 from ...sessions.segments import SegmentSort
 from ...telemetry.logs import NOTED_IN_SCOPE
 from ..calls import Call, Reply
@@ -42,7 +42,9 @@ def _digits(text: object) -> object:
     return text
 
 
-Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
+Cursor = Annotated[
+    str | None, Query(description="``next_cursor`` or ``cursor`` of an earlier page.", max_length=MAX_CURSOR)
+]
 OfSegment = Annotated[
     Annotated[str, Field(max_length=MAX_SEGMENT_BYTES), shown_as_is("segment")] | None,
     Query(description="Name of a segment; the empty name stands for acts without a segment."),
@@ -50,6 +52,8 @@ OfSegment = Annotated[
 Limit = Annotated[
     int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
 ]
+Wait = Annotated[float, Query(ge=0, le=30, description="How long to wait for the next entry if there is none.")]
+WithHint = Annotated[HintCode | None, Query(description="List only sessions with this hint.")]
 SortSegments = Annotated[
     SegmentSort, Query(description="Order of the segments; with ``-`` before it the order is reversed.")
 ]
@@ -81,9 +85,12 @@ async def create_session(
 
 @router.get("", **describe_answers(SessionList, "list", {200: "A page of sessions"}))
 @access(READERS, logged=Logged.SAMPLE)
-async def list_sessions(call: Call, cursor: Cursor = None, limit: Limit = 100) -> Reply:
-    """List sessions, a page at a time, without their distributions."""
-    return Reply(await call.runtime.sessions.list(cursor, limit, call.rights.prefix))
+async def list_sessions(call: Call, cursor: Cursor = None, limit: Limit = 100, hint: WithHint = None) -> Reply:
+    """List sessions, a page at a time, without their distributions.
+
+    With ``hint`` a page may have fewer than ``limit`` sessions, or none, and still not be the last.
+    """
+    return Reply(await call.runtime.sessions.list(cursor, limit, call.rights.prefix, hint))
 
 
 @router.get("/{session_id}", **describe_answers(SessionView, "view", {200: "The session as it is now"}))
@@ -201,9 +208,15 @@ async def list_segments(
     "/{session_id}/decisions", **describe_answers(DecisionPage, "decisions", {200: "A page of the decision log"})
 )
 @access(VIEWERS, logged=Logged.SAMPLE)
-async def list_decisions(call: Call, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Reply:
-    """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
-    return Reply(await call.runtime.sessions.decisions(session_id, cursor, limit))
+async def list_decisions(
+    call: Call, session_id: str, cursor: Cursor = None, limit: Limit = 100, wait_seconds: Wait = 0
+) -> Reply:
+    """Read the decision log of a session that was created with ``decision_log``, oldest entries first.
+
+    To follow the log, pass each page's ``cursor`` to the next call, with ``wait_seconds``.
+    """
+    page = call.runtime.sessions.logs.page
+    return Reply(await page(session_id, cursor, limit, wait_seconds, call.is_gone))
 
 
 @router.get("/{session_id}/history", **describe_answers(History, "history", {200: "The session over time"}))

@@ -11,7 +11,7 @@ key                                type  holds
                                          hash), ``about`` (what lists show beside
                                          ``samples`` (how many) and ``~<n>`` (a sample of its history)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
-``<prefix>:{<session id>}:log``    strm  the session's log
+``<prefix>:{<session id>}:log``    strm  the session's log; ids are positions, and milliseconds of time
 ``<prefix>:{<session id>}:segments`` hash  segments: name -> record
 ``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
 ``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> value or answer
@@ -367,8 +367,9 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
             args.extend((command, key, len(some), *some))
 
     # Nothing is written before XADD, which an access list may lack.
-    for entry in written.entries:
-        write("XADD", _KEY_OF_LOG, ("MAXLEN", "~", written.max_entries, "*", "e", entry))
+    some = ITEMS_AT_ONCE - 2
+    for at in range(0, len(written.entries), some):
+        write("XADD", _KEY_OF_LOG, (written.max_entries, written.position + at, *written.entries[at : at + some]))
     fields = {b"version": written.version.encode(), b"state": written.state}
     if commit.written is not None:
         write("HSET", _KEY_OF_SESSION, _items(fields | {b"about": written.about, b"spec": written.spec}))
@@ -413,6 +414,17 @@ def pack_counts(rows: base.Rows) -> dict[bytes, bytes]:
             struct.pack(">Bd", base.DOUBLE, count) if count else b"\0" for count in ArmCounts(*row)
         ]
     return {name: b"".join(vector) for name, vector in vectors.items()}
+
+
+def read_log(
+    session: Sequence[bytes | None], entries: Sequence[tuple[bytes, Sequence[bytes]]], keys: Keys
+) -> base.Log:
+    """Read what lists show of a session, and entries of its log, whose ids are positions and Unix milliseconds."""
+    found = []
+    for entry_id, fields in entries:
+        position, at = map(int, entry_id.split(b"-"))
+        found.append(base.LogEntry(position, at / 1000, fields[-1]))
+    return base.Log(listed([session], keys)[0], found)
 
 
 def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:

@@ -143,15 +143,10 @@ class RedisStore:
         found: Sequence[bytes] = names
         return found
 
-    async def read_log(self, session_id: str, after: str | None, limit: int) -> base.Log | None:
+    async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
         keys = self._keys.of(session_id, scripts.LOG_KEY)
-        reply = await self._run(scripts.LOG, keys, (f"({after}" if after else "-", limit))
-        if reply[0] != b"OK":
-            return None
-        about, entries = reply[1]
-        return base.Log(
-            about or b"", [base.LogEntry(scripts.text(position), fields[-1]) for position, fields in entries]
-        )
+        reply = await self._run(scripts.LOG, keys, (after + 1, limit))
+        return scripts.read_log(reply[1], reply[2], self._keys) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
         _, names, _ = self._keys.of(session_id, scripts.NAMES_KEY)

@@ -68,7 +68,14 @@ if version == '' then
 end
 
 local commands = {
-  XADD = function(...) redis.call('XADD', ...) end,
+  -- The id of an entry is its position and its time, neither of which goes back.
+  XADD = function(log, most, position, ...)
+    local before = redis.call('XRANGE', log, position - 1, position - 1)[1]
+    local at = integer(math.max(now_ms, before and tonumber(string.match(before[1], '%d+$')) or 0))
+    for i, entry in ipairs({ ... }) do
+      redis.call('XADD', log, 'MAXLEN', '~', most, integer(position + i - 1) .. '-' .. at, 'e', entry)
+    end
+  end,
   HSET = function(...) redis.call('HSET', ...) end,
   HDEL = function(...) redis.call('HDEL', ...) end,
   ZADD = function(...) redis.call('ZADD', ...) end,
