@@ -38,7 +38,8 @@ SYNTAX = {"for", "do", "done"}
 
 
 OTHER_PROGRAMS = {
-    *(".", "cyclonedx-py", "git", "nox", "pip-audit", "pre-commit", "prometheus", "pytest", "uv", "uvicorn")
+    *(".", "cyclonedx-py", "git", "nox", "npm", "npx", "pip-audit", "pre-commit", "prometheus", "pytest", "uv"),
+    "uvicorn",
 }
 """Programs that are not of this project: only the syntax of their commands is checked."""
 
@@ -121,7 +122,7 @@ DIRECTIVES = {"{toctree}"}
 """Of the site, in its lists of pages; ``test_readme.py`` builds it."""
 
 
-LANGUAGES = {"json", "mermaid", "promql", "python", "sh", "text"}
+LANGUAGES = {"json", "mermaid", "promql", "python", "sh", "text", "ts"}
 
 
 CALL = re.compile(r"\b(curl|post) ")
@@ -130,7 +131,7 @@ CALL = re.compile(r"\b(curl|post) ")
 TOURS = [page for page in PAGES if any(CALL.search(block.text) for block in blocks_of(page))]
 
 
-VOLATILE = {"version", "created_at", "last_act_at", "last_event_at", "at"}
+VOLATILE = {"cursor", "version", "created_at", "last_act_at", "last_event_at", "at"}
 
 
 END = "--- end of block ---"

@@ -43,7 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "A worker tells its supervisor when it serves, and takes connections from the socket that all workers share.": (
         "uvicorn.config:Config.http_protocol_class",
-        *_of("uvicorn.server:Server", "config lifespan server_state servers should_exit startup"),
+        *_of("uvicorn.server:Server", "config lifespan server_state servers should_exit shutdown startup"),
     ),
     "A stop waits for what other workers have handed over.": ("uvicorn.server:ServerState.tasks",),
     "Routes of all subjects are listed flat, as starlette types them.": ("starlette.routing:BaseRoute",),
