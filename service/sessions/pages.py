@@ -8,6 +8,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
 
@@ -340,7 +341,7 @@ def _row(run: ArmRun, shown: dict[str, Any], counts: ReadCounts, arm: int) -> di
 
 # -- The decision log of a session, a page at a time.
 
-_CURSOR_OF_DECISIONS = re.compile("([0-9]{1,15})-([0-9]{1,18})")
+_CURSOR_OF_DECISIONS = re.compile("([0-9]{1,16})-([0-9]{1,18})")
 """Position of the entry before it, and when the session was created, in Unix microseconds."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 """Seconds after which a reader that waits looks again, doubled each time: another worker may have committed."""
@@ -402,10 +403,8 @@ class DecisionLogs:
         if cursor is not None and given is None:
             raise InvalidRequestError.of("cursor", "is not one this service gave")
         after, created = map(int, given.groups()) if given else (0, None)
-        until, pause = time.monotonic() + seconds, FIRST_PAUSE
+        until, has_waited = time.monotonic() + seconds, False
         while True:
-            # Before it is read, so that nobody sleeps through what is committed meanwhile.
-            news = self._news.setdefault(session_id, asyncio.Event())
             if (log := await self._store.read_log(session_id, after, limit + 1)) is None:
                 raise UnknownSessionError
             (session, entries), last, before = log, _last_position(log), created
@@ -413,12 +412,12 @@ class DecisionLogs:
             if before not in (None, created) or after > last:
                 # Made anew under this id: since the cursor was given, or while the reader waited.
                 other = InvalidRequestError.of("cursor", "is of a session that had this id before")
-                raise other if pause == FIRST_PAUSE else UnknownSessionError
+                raise UnknownSessionError if has_waited else other
             missed = given is not None and (entries[0].position if entries else last + 1) > after + 1
-            if entries or missed or self._is_stopping or (left := until - time.monotonic()) <= 0:
+            if entries or missed or self._is_stopping or time.monotonic() >= until:
                 break
-            await self._wait(news, min(pause, left), is_gone)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await self._wait(session_id, session.version, until, is_gone)
+            has_waited = True
         following = f"{entries[:limit][-1].position if entries else last}-{created}"
         ids = f'"session_id":"{session_id}"}}'
         rows = (
@@ -428,16 +427,23 @@ class DecisionLogs:
         more = {"cursor": following} | ({"missed": True} if missed else {})
         return answer_body(_page("decisions", rows, following if len(entries) > limit else None, **more))
 
-    async def _wait(self, news: asyncio.Event, seconds: float, is_gone: Gone | None) -> None:
-        if is_gone is not None and is_gone():
-            raise ClientGoneError
+    async def _wait(self, session_id: str, version: str, until: float, is_gone: Gone | None) -> None:
+        """Wait until a session has another version, or is gone, but no longer than to a monotonic time."""
         if not self._places:
             raise OverloadedError("Too many readers wait for entries of decision logs")
-        self._places -= 1
+        self._places, pause = self._places - 1, FIRST_PAUSE
         try:
-            await asyncio.wait_for(news.wait(), seconds)
-        except TimeoutError:
-            pass  # It looks again, or has waited long enough.
+            while not self._is_stopping and (left := until - time.monotonic()) > 0:
+                if is_gone is not None and is_gone():
+                    raise ClientGoneError
+                news = self._news.setdefault(session_id, asyncio.Event())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), min(pause, left))
+                    return
+                found = await self._store.read_counts(session_id, ())  # Which reads the version alone.
+                if found is None or found.version != version:
+                    return
+                pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             self._places += 1
 

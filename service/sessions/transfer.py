@@ -155,6 +155,7 @@ _DISTRIBUTIONS = frozenset(f"{_SHARES} {_POSITIVE}".split())
 _RANGES = (
     ("total_delay delay_sum", (0, MAX_COUNT + 1)),  # They stop at 2^53.
     ("time last_act_at last_event_at", (0, LAST_SECOND)),
+    ("logged", (0, MAX_COUNT // 2)),  # A log goes on behind it.
     ("mean mean_loss shift x", (-2 * LARGEST_VALUE, 2 * LARGEST_VALUE)),
     (_SHARES, (0, 1 + NEARLY)),
     (_POSITIVE, (SMALLEST := 1e-30, 1e100)),  # Floors are far above.

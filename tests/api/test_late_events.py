@@ -89,6 +89,19 @@ async def test_only_the_arms_count_whose_decisions_expired(client, clock):
         assert await is_hinted(client) == expected
 
 
+async def test_a_session_that_moves_takes_with_it_what_came_late(make_client, client, clock):
+    await opened(client, arms=("a", "b"))
+    await acts(client, count=10, eligible=["a"])
+    clock.now += WINDOW + 2
+    assert await send(client, 999) == 999
+    elsewhere = await make_client(MemoryStore(clock=clock))
+    exported = (await client.get(f"{PATH}/export")).json()
+    assert (await elsewhere.post("/v1/sessions/import", json=exported)).status_code == 201
+    await send(elsewhere, 1)
+
+    assert await is_hinted(elsewhere)
+
+
 async def test_learners_that_know_slots_have_it_and_points_have_not(client, clock):
     await opened(client, kind="exp3", learning_rate=0.1)
     await acts(client, count=10)

@@ -88,6 +88,19 @@ async def test_a_commit_logs_no_list_and_no_deadline_that_stays_as_it_is(
     assert not [each for each in seen if each.startswith("HSET") and (" writers " in each or " buckets " in each)]
 
 
+async def test_no_entry_of_a_log_is_older_than_the_one_before(store: RedisStore, redis_server: RedisServer) -> None:
+    """The last one is of a server whose clock was an hour fast."""
+    await store.create(new_session())
+    fast = int(store.now() * 1000) + 3_600_000
+    redis_server.client.xadd("bandit:{s}:log", {"e": b"1"}, id=f"1-{fast}")
+    await store.commit(commit("a-0", "a-1", entries=[b"2", b"3"], max_entries=9, position=2))
+
+    log = await store.read_log("s", 0, 9)
+
+    assert log is not None
+    assert log.entries == [(n, fast / 1000, b"%d" % n) for n in (1, 2, 3)]
+
+
 async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: RedisServer) -> None:
     """With a window of 4 s a bucket is 1 s wide and ends 5 s after its end, whatever the idle time."""
     store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=4))
