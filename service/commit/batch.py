@@ -409,7 +409,8 @@ async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
         for arm, count in expire_oldest(run):
             expired[arm] += count
             await background_yield()
-        if isinstance(run, ArmRun):
+        if isinstance(run, ArmRun) and run.act_times is not None:
+            run.act_times.expire(run.ledger.time, expired)
             defaulted = run.params.expiry is not None and run.params.expiry.loss is not None
             journal += [Ended(arm, "expired", decisions=n, defaulted=defaulted) for arm, n in expired.items()]
         if time.perf_counter() >= until:

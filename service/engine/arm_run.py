@@ -434,9 +434,7 @@ class ArmRun(BaseRun):
 
     def judge(self, settled: int, surplus: Sequence[int]) -> None:
         """Count events that settled decisions, and surplus ones, by arm: the latter may have come too late."""
-        late, times = 0, self.act_times
-        if surplus and times is not None:
-            late = times.late(self.ledger.time, [self.arms.positions[arm] for arm in surplus])
+        late = 0 if self.act_times is None else self.act_times.late(self.ledger.time, surplus)
         self.ledger.judge(settled + len(surplus), late)
 
     def is_removed(self, event: ArmFeedback) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -286,9 +286,9 @@ class ActTimes:
     """
     changed: set[int] = field(default_factory=set)
     """Numbers of the buckets that are to be written to the store, and ``EXPIRED`` if ``expired`` is."""
-    expired: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """In which window since 1970 a decision of each arm expired last, shape (arms,), 0 for never; it is replaced,
-    never changed, and arms added since have no place."""
+    expired: Mapping[int, int] = field(default_factory=dict)
+    """Index of an arm to the window since 1970 in which a decision of it expired last, if it is one of the latest;
+    it is replaced, never changed."""
 
     @classmethod
     def of_session(cls, expiry: Expiry | None) -> ActTimes | None:
@@ -303,23 +303,18 @@ class ActTimes:
         """Return the same buckets as they are once the store holds them."""
         return ActTimes(self.width, self.acts, expired=self.expired)
 
-    def window_of(self, time: float) -> int:
-        """Return the number of the window since 1970 that a time, in Unix seconds, lies in."""
-        return int(time // (self.width * PER_WINDOW))
-
-    def expire(self, time: float, arms: IntArray, n_arms: int) -> None:
-        """Note that decisions of some of ``n_arms`` arms, by position, expire at a time in Unix seconds."""
-        expired, window = self.expired.copy(), self.window_of(time)
-        expired.resize(n_arms, refcheck=False)
-        if (expired[arms] != window).any():
-            expired[arms] = window
-            self.expired = expired
+    def expire(self, time: float, arms: Iterable[int]) -> None:
+        """Note that decisions of these arms, by index, expire at a time in Unix seconds."""
+        window, noted = int(time // (self.width * PER_WINDOW)), self.expired
+        if any(noted.get(arm) != window for arm in arms):
+            kept = {arm: each for arm, each in noted.items() if window - each <= LATE_WINDOWS}
+            self.expired = kept | dict.fromkeys(arms, window)
             self.changed.add(EXPIRED)
 
-    def late(self, time: float, arms: Sequence[int]) -> int:
-        """Return of how many of these arms, by position, a decision expired in ``LATE_WINDOWS`` before a time."""
-        windows = self.expired[[arm for arm in arms if arm < self.expired.size]]
-        return int(((windows > 0) & (self.window_of(time) - windows <= LATE_WINDOWS)).sum())
+    def late(self, time: float, arms: Iterable[int]) -> int:
+        """Return of how many of these arms, by index, a decision expired in ``LATE_WINDOWS`` before a time."""
+        oldest = max(0, int(time // (self.width * PER_WINDOW)) - LATE_WINDOWS)
+        return sum(self.expired.get(arm, -1) >= oldest for arm in arms)
 
     def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
         """Count acts of ``n_arms`` arms, by position (0 over points), at a time in Unix seconds."""
@@ -368,9 +363,6 @@ class ActTimes:
             gone = arms[arms + 1 < acts.size] + 1
             self.acts[bucket] = left = np.delete(acts, gone)
             left[0] += acts[gone].sum()
-        if self.expired.size:
-            self.expired = np.delete(self.expired, arms[arms < self.expired.size])
-            self.changed.add(EXPIRED)
 
     def total(self) -> int:
         """Return the number of acts in all buckets."""

@@ -276,13 +276,10 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
         return
     times.drop_oldest()
     if isinstance(run, SlotRun):
-        due, positions = run.open_slots.up_to(run.ledger.slot - times.total()), run.arms.positions
-        times.expire(run.ledger.time, np.array([positions[arm] for arm, _ in due], np.int64), len(run.arms.live))
-        yield from _expire_slots(run, due, expiry.loss)
+        yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
     elif isinstance(run, ArmRun):
         counts = times.before(run.ledger.by_arm)
-        times.expire(run.ledger.time, expired := np.flatnonzero(counts), counts.size)
-        for position in expired.tolist():
+        for position in np.flatnonzero(counts).tolist():
             run.expire(position, count := int(counts[position]), expiry.loss)
             yield run.arms.live[position], count
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
@@ -290,10 +287,10 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
         yield 0, count
 
 
-def _expire_slots(run: SlotRun, due: Sequence[tuple[int, int]], loss: float | None) -> Iterator[tuple[int, int]]:
-    """Expire open slots, each named behind its arm."""
+def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:
+    """Expire the open slots up to number ``last``."""
     learner = run.learner
-    for arm, slot in due:
+    for arm, slot in run.open_slots.up_to(last):
         position, record = run.arms.positions[arm], run.open_slots.close(slot).record
         run.ledger.expire_of(position)
         if loss is None:

@@ -269,9 +269,6 @@ def _as(data: Any, dtype: np.dtype[Any]) -> Any:
 BUCKET, ROW, REMOVED = b"b", b"r", b"a"
 """First byte of the keys of buckets, of rows and of removed arms; those of open slots are digits."""
 _UNTIL = struct.Struct("<d")
-_WINDOW = struct.Struct("<q")
-LONG_AGO = 255
-"""Windows that count as for ever."""
 MAX_BUCKETS = PER_WINDOW + 4
 """Most buckets of time that a session or a segment has: those of its window, and those that are still to expire."""
 
@@ -384,15 +381,13 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
 def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes | None]:
     """Key: ``b`` and the bucket's number. Record: number of acts, indexes of live arms with acts, their acts.
 
-    Key ``b-1``: the latest window in which decisions expired, and for each live arm how many windows ago (a byte).
+    Key ``b-1``: indexes of arms, each before the window in which a decision of it expired last.
     """
     records: dict[bytes, bytes | None] = {}
     for bucket in times.changed:
         key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
         if bucket == EXPIRED:
-            newest = times.expired.max(initial=0)
-            ages = np.minimum(newest - times.expired, LONG_AGO)
-            records[key] = record_of(key, _WINDOW.pack(newest) + ages.astype(np.uint8).tobytes())
+            records[key] = record_of(key, np.array([*times.expired.items()], "<i8").tobytes())
         elif acts is None:
             records[key] = None
         else:
@@ -407,11 +402,10 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: Int
     """Read the buckets; arms removed since their last acts, which the session's state no longer has, become one."""
     records = dict(records)
     if (data := records.pop(BUCKET + b"%d" % EXPIRED, None)) is not None:
-        ages = np.frombuffer(data, np.uint8, offset=_WINDOW.size).astype(np.int64)
-        newest = _WINDOW.unpack_from(data)[0]
-        if ages.size > live.size or not 0 <= newest * times.width * PER_WINDOW <= LAST_SECOND:
+        times.expired = dict(np.frombuffer(data, "<i8").reshape(-1, 2).tolist())
+        newest = max(times.expired.values()) * times.width * PER_WINDOW
+        if not (0 <= min(times.expired) <= max(times.expired) < size and 0 <= newest <= LAST_SECOND):
             raise CodecError("windows of arms, or of a time, that there are not")
-        times.expired = np.where(ages < LONG_AGO, newest - ages, 0)
     if len(records) > MAX_BUCKETS:
         raise CodecError("no session has so many buckets")
     for bucket in sorted(int(key[len(BUCKET) :]) for key in records):

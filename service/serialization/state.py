@@ -106,8 +106,6 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
             raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
     told = {"equal_losses": bool(flags & EQUAL_LOSSES), "late_events": bool(flags & LATE_EVENTS)}
     ledger = ledger_type(*numbers[4:_FACTS], **told, logged=numbers[_RATES + n_rates] if flags & HAS_LOG else 0)
-    if not 0 <= ledger.logged <= MOST:
-        raise CodecError("not a number of entries")
     counts = numbers[_RATES + n_rates - n_goals : _RATES + n_rates]
     if n_goals > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
         raise CodecError("not the counts of this session's goals")

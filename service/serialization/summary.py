@@ -71,17 +71,9 @@ RARE, RARELY_ANSWERED = 20, 0.2
 """Events worse than the default after which it says something that all were, and that few decisions had one."""
 
 
-HintCode = Literal[
-    "no_feedback",
-    "first_window",
-    "equal_losses",
-    "mostly_surplus",
-    "late_events",
-    "growing_outstanding",
-    "answered_too_often",
-    "few_events",
-    "rewards_rare_and_bad",
-]
+_OfEvents = Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "late_events"]
+_OfMultiscale = Literal["answered_too_often", "few_events", "rewards_rare_and_bad"]
+HintCode = Literal[_OfEvents, "growing_outstanding", _OfMultiscale]
 
 
 class Hint(NamedTuple):

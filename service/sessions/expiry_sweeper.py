@@ -101,7 +101,6 @@ class Sweeper:
         if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
             self._tell_backlog(0)
             self._tell_hints({})
-            self._found, self._cursor = Counter(), None
             return
         due = list(await self._store.due(MAX_PER_SHARD))
         self._tell_backlog(len(due))

@@ -370,10 +370,8 @@ class DecisionLogs:
             news.set()
 
     def stop(self) -> None:
-        """Let nobody wait any more."""
+        """Let nobody wait any more, from the next look on."""
         self._is_stopping = True
-        for session_id in list(self._news):
-            self.on_logged(session_id)
 
     async def page(
         self, session_id: str, cursor: str | None, limit: int, seconds: float = 0, is_gone: Gone | None = None

@@ -235,7 +235,7 @@ def check_state(run: Any, whole: WholeSession) -> None:
         fits = (scale >= SHALLOWEST) & (depth <= DEEPEST * scale)
         agree("state.sums", (scale == 0) | fits, state.p >= SMALLEST)
     acts, n_records = times.acts.values(), len(run.stored_rows) + len(times.acts) + len(removed)
-    n_records += times.expired.size > 0
+    n_records += bool(times.expired)
     if isinstance(run, SlotRun):
         slots, n_records = run.open_slots.stored, n_records + len(run.open_slots)
         kept, waiting = np.sort(slots.records.ravel()), getattr(state, "waiting", None)

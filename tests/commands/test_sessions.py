@@ -14,6 +14,7 @@ import pytest
 from service.__main__ import SERVER_PACKAGES, WITHOUT_SERVER
 from service.client import Bandits
 from service.commands.run import Screen
+from service.commands.sessions import _told
 
 ARMS = "hat,shoes,scarf"
 
@@ -215,6 +216,13 @@ from service.commands.run import main
 main("{word}", ["--help"], "prog")
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+
+
+def test_who_follows_too_slowly_is_told(capsys):
+    assert _told({"decisions": [{"position": 9}], "missed": True}) == [{"position": 9}]
+    assert "trimmed away" in capsys.readouterr().err
+    assert _told({"decisions": []}) == []
+    assert not capsys.readouterr().err
 
 
 def test_a_log_is_followed_until_it_is_interrupted(called, service, tmp_path):

@@ -42,7 +42,7 @@ def test_a_kept_session_is_full_of_what_its_kind_can_hold(name):
         assert kept["view"]["learner"]["arms"] == ["a", "c", "d", "e"]
         assert bool(run.arms.paused) == run.learner.takes_eligible
         assert (run.ledger.judged, run.ledger.late) == (20, 3)
-        assert run.act_times.expired.astype(bool).tolist() == [True, False, False]
+        assert run.act_times.expired.keys() == {0, 1}
     assert run.ledger.logged == 19
     assert run.ledger.voided == 1
     if name in {"exp3", "bold"}:

@@ -133,7 +133,7 @@ def played(run: Run) -> Run:
             settle(run, *waiting.pop(0))
     run.ledger.logged = 19
     if isinstance(run, ArmRun):
-        run.act_times.expire(run.ledger.time, np.array([0, 1]), len(LABELS))
+        run.act_times.expire(run.ledger.time, [0, 1])
         run.ledger.judge(20, 3)
         change = run.arms.change(["e"], ["b"])
         run.change_arms(change, run.arms.changed(change, 1_800_000_000.0))
