@@ -77,6 +77,7 @@ CALLS: tuple[Callable[[Store], Awaitable[object]], ...] = (
     lambda store: store.ping(),
     lambda store: store.commit(FIRST),
     lambda store: store.commit(commit("a-1", None)),
+    lambda store: store.read_log("s", 0, 9),
     lambda store: store.commit(commit("a-1", None, event_lookups=[digest(2)])),
     lambda store: store.recall("s", digest("k")),
     lambda store: store.recall("s", digest("unknown")),

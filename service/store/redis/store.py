@@ -145,7 +145,7 @@ class RedisStore:
 
     async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
         keys = self._keys.of(session_id, scripts.LOG_KEY)
-        reply = await self._run(scripts.LOG, keys, (after + 1, limit))
+        reply = await self._run(scripts.LOG, keys, (after + 1, limit), replicated=True)
         return scripts.read_log(reply[1], reply[2], self._keys) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
