@@ -217,7 +217,7 @@ CASES = [(name, {}) for name in BATCHED] + [
 
 async def decisions(client, path):
     page = (await client.get(f"{path}/decisions", params={"limit": 1000})).json()["decisions"]
-    return [{name: value for name, value in each.items() if name != "at"} for each in page]
+    return [{name: value for name, value in each.items() if name not in ("at", "session_id")} for each in page]
 
 
 def event_of(action, kind):
