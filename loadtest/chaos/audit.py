@@ -222,10 +222,12 @@ def _done_twice_or_lost(client: Client, ledger: Ledger) -> list[str]:
 
 
 def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
-    """Compare the log: each slot once and in order, with its arm and probability, and each event id once."""
+    """Compare the log: positions, each slot once and in order with its arm and probability, each event id once."""
     entries = list(_pages(client, f"{ledger.path}/decisions", "decisions"))
     acts, events = ([entry for entry in entries if (entry["kind"] == "act") is is_act] for is_act in (True, False))
     wrong = []
+    if [entry["position"] for entry in entries] != list(range(1, len(entries) + 1)):
+        wrong.append("positions of the log are not 1, 2, 3, ...")
     if [entry["slot"] for entry in acts] != list(range(1, ledger.slots + 1)):
         wrong.append(f"the log has {len(acts)} acts, not one of each of {ledger.slots} slots in order")
     decided = {action["slot"]: (action["arm"], action["probability"]) for action in ledger.actions}
