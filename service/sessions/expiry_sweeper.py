@@ -67,8 +67,7 @@ class Sweeper:
         self._worker = secrets.token_hex(8)
         self._tell_backlog = tell
         self._stopping = asyncio.Event()
-        self._tell_hints = tell_hints
-        self._found = Counter[str]()
+        self._tell_hints, self._found = tell_hints, Counter[str]()
         """Sessions by hint, of those that were looked at."""
         self._cursor: str | None = None
         self._look_at = 0.0

@@ -397,21 +397,21 @@ class DecisionLogs:
         ClientGoneError, UnknownSessionError, NewerSchemaError, StateCorruptError, StoreUnavailableError
         """
         check_id(session_id)
-        given = None if cursor is None else _CURSOR_OF_DECISIONS.fullmatch(cursor)
-        if cursor is not None and given is None:
+        given = _CURSOR_OF_DECISIONS.fullmatch("0-0" if cursor is None else cursor)
+        if given is None:
             raise InvalidRequestError.of("cursor", "is not one this service gave")
-        after, created = map(int, given.groups()) if given else (0, None)
+        after, created = map(int, given.groups())
         until, has_waited = time.monotonic() + seconds, False
         while True:
             if (log := await self._store.read_log(session_id, after, limit + 1)) is None:
                 raise UnknownSessionError
             (session, entries), last, before = log, _last_position(log), created
             created = round((session.created_at or 0) * 1e6)
-            if before not in (None, created) or after > last:
+            if before not in (0, created) or after > last:
                 # Made anew under this id: since the cursor was given, or while the reader waited.
                 other = InvalidRequestError.of("cursor", "is of a session that had this id before")
                 raise UnknownSessionError if has_waited else other
-            missed = given is not None and (entries[0].position if entries else last + 1) > after + 1
+            missed = cursor is not None and (entries[0].position if entries else last + 1) > after + 1
             if entries or missed or self._is_stopping or time.monotonic() >= until:
                 break
             await self._wait(session_id, session.version, until, is_gone)

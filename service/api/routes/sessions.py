@@ -42,9 +42,7 @@ def _digits(text: object) -> object:
     return text
 
 
-Cursor = Annotated[
-    str | None, Query(description="``next_cursor`` or ``cursor`` of an earlier page.", max_length=MAX_CURSOR)
-]
+Cursor = Annotated[str | None, Query(description="``next_cursor`` or ``cursor`` of a page.", max_length=MAX_CURSOR)]
 OfSegment = Annotated[
     Annotated[str, Field(max_length=MAX_SEGMENT_BYTES), shown_as_is("segment")] | None,
     Query(description="Name of a segment; the empty name stands for acts without a segment."),

@@ -416,17 +416,6 @@ def pack_counts(rows: base.Rows) -> dict[bytes, bytes]:
     return {name: b"".join(vector) for name, vector in vectors.items()}
 
 
-def read_log(
-    session: Sequence[bytes | None], entries: Sequence[tuple[bytes, Sequence[bytes]]], keys: Keys
-) -> base.Log:
-    """Read what lists show of a session, and entries of its log, whose ids are positions and Unix milliseconds."""
-    found = []
-    for entry_id, fields in entries:
-        position, at = map(int, entry_id.split(b"-"))
-        found.append(base.LogEntry(position, at / 1000, fields[-1]))
-    return base.Log(listed([session], keys)[0], found)
-
-
 def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
     """Read what lists show of sessions; those that are gone are left out.
 

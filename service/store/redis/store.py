@@ -146,7 +146,11 @@ class RedisStore:
     async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
         keys = self._keys.of(session_id, scripts.LOG_KEY)
         reply = await self._run(scripts.LOG, keys, (after + 1, limit), replicated=True)
-        return scripts.read_log(reply[1], reply[2], self._keys) if reply[0] == b"OK" else None
+        if reply[0] != b"OK":
+            return None
+        ids = [map(int, entry_id.split(b"-")) for entry_id, _ in reply[2]]
+        entries = [base.LogEntry(n, at / 1000, each[-1]) for (n, at), (_, each) in zip(ids, reply[2], strict=True)]
+        return base.Log(scripts.listed([reply[1]], self._keys)[0], entries)
 
     async def delete(self, session_id: str) -> bool:
         _, names, _ = self._keys.of(session_id, scripts.NAMES_KEY)
