@@ -179,6 +179,7 @@ def test_what_is_read_of_removed_arms_is_what_their_session_knows(removed):
         *((key, struct.pack("<d", 99.0) + b"b") for key in (b"a0", b"a4", b"a-1", b"a", b"ax")),
         *((b"a1", body) for body in (struct.pack("<d", 99.0) + b"a", struct.pack("<d", 9.0) + b"\xff", b"short")),
         *((b"b0", struct.pack(f"<{len(row)}q", *row)) for row in ((5, 4, 5), (5, -1, 5), (4, 0, 5), (5, 0, -1))),
+        *((b"b-1", struct.pack(f"<{len(row)}q", *row)) for row in ((4, 5), (-1, 5), (0, -1), (0, 2**60), (0,), ())),
     ],
 )
 def test_records_of_other_arms_are_refused(removed, key, body):
