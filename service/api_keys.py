@@ -9,13 +9,12 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from .errors import RateLimitedError
-from .settings import Count, SecretText, Settings, SettingsError, read_secret
+from .settings import Count, SecretText, Settings, SettingsError, file_state, read_secret
 
 MIN_KEY, MAX_KEY = 16, 512
 WATCH_SECONDS = 1.0
@@ -176,7 +175,7 @@ class KeyRing:
         """Read the file, and take its keys unless it can't be read."""
         if self._file is None:
             return
-        self._read_at = _state_of(self._file)
+        self._read_at = file_state(self._file)
         try:
             keys = read_keys(self._settings)
         except SettingsError as error:
@@ -210,17 +209,8 @@ class KeyRing:
         """Read the file again whenever it has changed; return at once where the settings name no file."""
         while self._file is not None:
             await asyncio.sleep(WATCH_SECONDS)
-            if await asyncio.to_thread(_state_of, self._file) != self._read_at:
+            if await asyncio.to_thread(file_state, self._file) != self._read_at:
                 self.read_again()
-
-
-def _state_of(file: Path) -> tuple[int, ...]:
-    """Return what changes with a file, also with one behind a link; nothing for one that can't be seen."""
-    try:
-        found = file.stat()
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:

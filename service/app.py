@@ -20,6 +20,7 @@ from .api.problems import install
 from .api.routes import ROUTES
 from .api.runtime import Runtime, access_of
 from .api_keys import KeyRing, needs_keys
+from .sessions.clicks import ClickRates
 from .sessions.expiry_sweeper import Sweeper
 from .sessions.service import Readiness, Schemas, Sessions
 from .settings import Settings
@@ -119,6 +120,7 @@ def create_app(
         metrics=metrics,
         sessions=Sessions(calls, settings, metrics, Schemas(untraced)),
         readiness=readiness,
+        clicks=ClickRates(settings.clicks_per_second),
         check_origin=check_origin(settings),
         draining=draining,
     )
@@ -139,7 +141,7 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
         return not runtime.draining() and await readiness.failure() is None
 
     watching = watch_process(metrics, lambda: runtime.sessions.queues.waiting, is_ready)
-    watches = (runtime.api_keys.watch(), readiness.watch(), watching)
+    watches = (runtime.api_keys.watch(), runtime.sessions.tokens.watch(), readiness.watch(), watching)
     endless = [announcing, *map(asyncio.create_task, watches)]
     try:
         yield

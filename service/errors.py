@@ -2,6 +2,7 @@
 
 ServiceError
 ├── InvalidRequestError        422 invalid_request
+│   └── InvalidTokenError      422 invalid_token
 ├── UnknownSessionError        404 unknown_session
 ├── NotFoundError              404 not_found
 ├── MethodNotAllowedError      405 method_not_allowed
@@ -21,6 +22,9 @@ ServiceError
 ├── UnauthorizedError          401 unauthorized
 ├── ForbiddenError             403 forbidden
 ├── RateLimitedError           429 rate_limited
+│   └── TooManyClicksError     429 too_many_clicks
+├── BadTokenError              403 bad_token
+├── ExpiredTokenError          410 expired_token
 ├── CrossSiteError             403 cross_site
 ├── ForeignHostError           421 foreign_host
 ├── StateCorruptError          500 state_corrupt
@@ -142,6 +146,26 @@ class RateLimitedError(ServiceError):
     """The API key has sent its requests of this second; nothing was done. Retry after `Retry-After`."""
 
     status, code, title = 429, "rate_limited", "The API key has sent its requests of this second"
+    retry_after: int = 1
+    """Seconds."""
+
+
+class TooManyClicksError(RateLimitedError):
+    """The address has posted its tokens of this second; none was counted. Retry after `Retry-After`."""
+
+    status, code, title = 429, "too_many_clicks", "This address has posted its tokens of this second"
+
+
+class BadTokenError(ServiceError):
+    """A token is forged, or of another service. No click of the request was counted."""
+
+    status, code, title = 403, "bad_token", "A token was not made by this service"
+
+
+class ExpiredTokenError(ServiceError):
+    """A token is too old, or its session was deleted. No click of the request was counted."""
+
+    status, code, title = 410, "expired_token", "A token has expired"
 
 
 class CrossSiteError(ServiceError):
@@ -151,8 +175,8 @@ class CrossSiteError(ServiceError):
 
     def __init__(self) -> None:
         super().__init__(
-            "A service without API keys serves no requests of other sites' pages: add the page's origin to "
-            "BANDIT_ALLOWED_ORIGINS, or use API keys"
+            "A service without API keys serves no requests of other sites' pages, but for their clicks "
+            "(POST /v1/clicks): use API keys"
         )
 
 
@@ -242,6 +266,12 @@ class InvalidRequestError(ServiceError):
         indexes = sorted({error.index for error in errors if error.index is not None})
         reason = f"{first.logged_as or first.place}: {first.logged_message or first.message}"
         return cls(f"{first.place}: {first.message}", errors=errors, indexes=indexes, reason=reason)
+
+
+class InvalidTokenError(InvalidRequestError):
+    """A token is forged, of another session, or of an earlier one with this id."""
+
+    status, code, title = 422, "invalid_token", "A token is not one of this session"
 
 
 class NotFoundError(ServiceError):

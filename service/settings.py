@@ -157,8 +157,14 @@ class Settings(BaseModel):
     """Without API keys: hosts that requests may name in addition to local ones, separated by commas, without ports;
     `*` for all."""
     allowed_origins: Annotated[str, AfterValidator(origins)] = ""
-    """Without API keys: origins of pages of other sites that may send requests, such as `https://shop.example`,
-    separated by commas; `*` for all."""
+    """Origins of pages, such as `https://shop.example`, that may read the answers of `POST /v1/clicks`, and send it
+    JSON; separated by commas, `*` for all. Clicks of other pages count too."""
+    token_keys_file: Path | None = None
+    """File with the keys of tokens, one a line, of 32 or more printable ASCII characters. The first signs, all
+    verify. It is read again when it changes. Without it the store makes a key."""
+    clicks_per_second: int = Field(50, ge=0, le=2**53 - 1)
+    """Largest number of tokens that one client address may post to `/v1/clicks` in a second, in each worker; 0: no
+    limit."""
     trusted_proxies: Annotated[str, AfterValidator(networks)] = ""
     """Addresses and networks of proxies, separated by commas, such as `127.0.0.1,10.0.0.0/8`. From them
     `X-Forwarded-For` names the client in log lines, and `X-Forwarded-Proto` the scheme in traces."""
@@ -251,6 +257,15 @@ def read_secret(file: Path) -> str:
     if not (secret := text.rstrip("\r\n")):
         raise ValueError("is empty")
     return secret
+
+
+def file_state(file: Path) -> tuple[int, ...]:
+    """Return what changes with a file, also with one behind a link; nothing for one that can't be seen."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def with_password(url: str, password: str) -> str:

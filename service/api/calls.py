@@ -56,6 +56,9 @@ _KEY = b"idempotency-key"
 MAX_KEY_LENGTH = 255
 
 
+Headers = Sequence[tuple[bytes, bytes]]
+
+
 class Reply(NamedTuple):
     """A success: JSON, as bytes or in pieces of text that are sent as they are made."""
 
@@ -63,9 +66,12 @@ class Reply(NamedTuple):
     status: int = 200
     replayed: bool = False
     """Whether the answer was stored under an idempotency key before."""
+    headers: Headers = ()
+    """Further ones."""
+    media_type: bytes = _JSON
 
 
-Answer = tuple[int, Sequence[tuple[bytes, bytes]], Body]
+Answer = tuple[int, Headers, Body]
 """Status, headers but for the request's id, and body."""
 
 
@@ -142,7 +148,6 @@ _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """An id that a client may give its request: short and printable."""
 _REPLAYED = (b"idempotent-replayed", b"true")
 """Header of an answer that an earlier request with the same key got."""
-_JSON_TYPE = (b"content-type", _JSON)
 REQUEST_ID = b"x-request-id"
 """Header of every answer, and of requests that bring an id."""
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
@@ -195,6 +200,7 @@ class Requests:
             await self._app(scope, receive, send)
             return
         started, app = time.perf_counter(), self._app
+        beside: Headers = ()
         given = dict(reversed(scope["headers"]))  # Of each name the first.
         request_id = given.get(REQUEST_ID)
         if request_id is None or not _SANE_ID.fullmatch(request_id):
@@ -202,6 +208,8 @@ class Requests:
         scope[ID_IN_SCOPE] = request_id
         try:
             operation = self._find(scope)
+            if operation is not None and operation.access.headers is not None:
+                beside = operation.access.headers(scope, self._settings)
             if self._admit is not None:
                 self._admit(scope, operation)
             raw = scope.get("raw_path") or b""
@@ -220,10 +228,11 @@ class Requests:
             operation, app = None, self._stopping(scope)
         except Exception as error:
             operation, app = None, self._problem(scope, error)
+            app.raw_headers += beside
         if operation is None:
             await self._hand_on(app, scope, receive, send, started)
             return
-        headers = [*headers, (REQUEST_ID, request_id)]
+        headers = [*headers, *beside, (REQUEST_ID, request_id)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if not isinstance(answer, bytes):
             answer = await send_but_last(answer, scope, send)
@@ -364,7 +373,10 @@ class Requests:
         call = Call(self._runtime, operation, scope, given)
         query, found = operation.read_query(scope["query_string"])
         values, errors = scope["path_params"] | query, [*found]
-        if (field := operation.body) is not None:
+        field = operation.body
+        if field is not None and field.reader is not None:
+            values[field.name] = await field.reader(call, body)
+        elif field is not None:
             is_plain = given.get(b"content-type") == _JSON and len(given) == len(scope["headers"])
             if body and (not is_plain or b"content-encoding" in given):
                 json_body.check_media_type(scope["headers"], body)
@@ -451,11 +463,11 @@ class Requests:
 
 def _headers(reply: Reply) -> list[tuple[bytes, bytes]]:
     """Return the headers of a success, but for the request's id."""
-    headers = [_REPLAYED] if reply.replayed else []
-    if reply.status != 204:
+    headers = [_REPLAYED, *reply.headers] if reply.replayed else [*reply.headers]
+    if reply.status not in {204, 304}:
         if isinstance(reply.body, bytes):
             headers.append((b"content-length", b"%d" % len(reply.body)))
-        headers.append(_JSON_TYPE)
+        headers.append((b"content-type", reply.media_type))
     return headers
 
 

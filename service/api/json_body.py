@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from typing import Any, Literal, NamedTuple
@@ -60,8 +60,8 @@ class PartLimits(NamedTuple):
         warm = min(arms, settings.max_arms_centred)
         return cls(
             objects=max(2 * events, warm) + MAX_FIELDS,
-            fields=max(5 * events, arms, 3 * warm) + MAX_FIELDS,
-            texts=max(8 * events + 2 * arms, arms + 4 * warm, MAX_NAMES) + MAX_FIELDS,
+            fields=max(6 * events, arms, 3 * warm) + MAX_FIELDS,
+            texts=max(10 * events + 2 * arms, arms + 4 * warm, MAX_NAMES) + MAX_FIELDS,
         )
 
     def allow(self, outside: bytes, quotes: int) -> bool:
@@ -100,8 +100,12 @@ async def receive_rest(message: Message, limit: int, receive: Receive, seconds: 
         raise errors.RequestTimeoutError from error
 
 
-def check_media_type(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
-    """Refuse a body that is not declared as plain JSON; an empty object needs no Content-Type.
+def check_media_type(headers: Sequence[tuple[bytes, bytes]], body: bytes, others: Collection[str] = ()) -> str:
+    """Refuse a body that is not declared as plain JSON, or as one of these; an empty object needs no Content-Type.
+
+    Returns
+    -------
+    The media type.
 
     Raises
     ------
@@ -110,24 +114,23 @@ def check_media_type(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Non
     types = [value for name, value in headers if name == b"content-type"]
     encodings = [value for name, value in headers if name == b"content-encoding"]
     if not encodings and (types == [b"application/json"] or (not types and body == b"{}")):
-        return
+        return JSON
     if any(encoding.strip().lower() != b"identity" for encoding in encodings):
         raise errors.UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")
-    if len(types) != 1 or not _is_json(types[0].decode("latin-1")):
-        raise errors.UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8), once")
+    kind = _kind_in_utf8(types[0].decode("latin-1")) if len(types) == 1 else None
+    if kind is None or kind not in {JSON, *others}:
+        named = " or ".join((JSON, *others))
+        raise errors.UnsupportedMediaTypeError(f"Content-Type must be {named} (UTF-8), once")
+    return kind
 
 
-def _is_json(media_type: str) -> bool:
-    """Return whether a media type is JSON in UTF-8; parameters other than ``charset`` only need the right form."""
+def _kind_in_utf8(media_type: str) -> str | None:
+    """Return the kind of a media type in UTF-8; parameters other than ``charset`` only need the right form."""
     kind, *parameters = media_type[:MAX_MEDIA_TYPE].split(";")
     given = [_PARAMETER.fullmatch(parameter) for parameter in parameters if parameter.strip()]
     charsets = [each[2].lower() for each in given if each and each[1].lower() == "charset"]
-    return (
-        len(media_type) <= MAX_MEDIA_TYPE
-        and kind.strip().lower() == JSON
-        and all(given)
-        and charsets in ([], ["utf-8"], ["utf8"])
-    )
+    is_right = len(media_type) <= MAX_MEDIA_TYPE and all(given) and charsets in ([], ["utf-8"], ["utf8"])
+    return kind.strip().lower() if is_right else None
 
 
 def parse_small(body: bytes) -> dict[str, Any] | None:

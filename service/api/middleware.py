@@ -21,7 +21,7 @@ from ..telemetry.metrics import Labels
 from .path_operations import PathOperation
 from .routes import ROUTES
 from .routes.sessions import router as sessions
-from .runtime import ADMINS, Access, RouteAccess, Runtime
+from .runtime import ADMINS, CLICKS, CLICKS_SCRIPT, Access, RouteAccess, Runtime
 
 # -- Which requests a service without API keys serves: none that a page of another site made a browser send.
 #
@@ -31,14 +31,14 @@ from .runtime import ADMINS, Access, RouteAccess, Runtime
 # no key.
 
 ANY = "*"
-"""As a setting: every host, or every origin."""
+"""As a setting: every host."""
 _PRIVATE = (".local", ".internal", ".test", ".home.arpa")
 """Ends of names that nobody can register: RFC 6762, RFC 8375, RFC 6761 and ICANN's .internal."""
 _ORIGIN = re.compile(r"https?://(?P<host>[^/?#@\s,\\]+)")
 
 
 class LocalRequests:
-    """Accepts requests to local names, and from pages of local names, and those that the settings add.
+    """Accepts requests to local names and those that the settings add, from pages of local names; clicks of all.
 
     On a loopback address the local names are ``localhost``, those below it, and loopback addresses. On any other
     address they are also IP addresses and names that nobody can register: a browser can't be led from such a name
@@ -47,12 +47,13 @@ class LocalRequests:
 
     def __init__(self, settings: Settings) -> None:
         self._hosts = frozenset(map(_plain_host, _listed(settings.allowed_hosts)))
-        self._origins = frozenset(_listed(settings.allowed_origins))
+        root = (settings.root_path or "").encode()
+        self._open = {path for each in (CLICKS, CLICKS_SCRIPT) for path in (each.encode(), root + each.encode())}
         self._own = _plain_host(settings.host)
         self._on_loopback = is_local(self._own)
 
-    def check(self, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Refuse what another site may have sent.
+    def check(self, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Refuse what another site may have sent; return False for what any site may send.
 
         Parameters
         ----------
@@ -63,6 +64,8 @@ class LocalRequests:
         ------
         ForeignHostError, CrossSiteError
         """
+        if url.partition(b"?")[0] in self._open:
+            return False
         given = [(name, value.strip().decode("latin-1").lower()) for name, value in headers]
         named = {host_name(value) for name, value in given if name == b"host"}
         if not url.startswith(b"/") and url != b"*":
@@ -75,22 +78,20 @@ class LocalRequests:
         origins = {value for name, value in given if name == b"origin"}
         if not all(self._is_welcome(origin, named) for origin in origins):
             raise errors.CrossSiteError
-        listed = ANY in self._origins or (origins and origins <= self._origins)
-        if (b"sec-fetch-site", "cross-site") in given and not listed:
+        if (b"sec-fetch-site", "cross-site") in given:
             raise errors.CrossSiteError
+        return True
 
     def _is_welcome(self, origin: str, named: set[str]) -> bool:
-        """Return whether a page may send requests: one of this service, a local name, or an allowed origin."""
-        if ANY in self._origins or origin in self._origins:
-            return True
+        """Return whether a page may send requests: one of this service, or of a local name."""
         found = _ORIGIN.fullmatch(origin)
         host = "" if found is None else host_name(found["host"])
         return is_local(host) or (host != "" and host in named)
 
 
-def check_origin(settings: Settings) -> Callable[[bytes, Iterable[tuple[bytes, bytes]]], None]:
+def check_origin(settings: Settings) -> Callable[[bytes, Iterable[tuple[bytes, bytes]]], bool]:
     """Return ``LocalRequests.check`` for a service without API keys, and for another one what refuses nothing."""
-    return (lambda _url, _headers: None) if needs_keys(settings) else LocalRequests(settings).check
+    return (lambda _url, _headers: True) if needs_keys(settings) else LocalRequests(settings).check
 
 
 def _listed(setting: str) -> list[str]:
@@ -228,5 +229,6 @@ def labels() -> Labels:
     for route in ROUTES:
         methods = route.methods if isinstance(route, APIRoute) else ("GET",)
         routes += [(method, getattr(route, "path", "")) for method in methods or ()]
-    codes = sorted({error.code for error in errors.ServiceError.__subclasses__()})
-    return Labels(routes, codes, REGISTRY, get_args(HintCode))
+    kinds = errors.ServiceError.__subclasses__()
+    kinds += [each for kind in kinds for each in kind.__subclasses__()]
+    return Labels(routes, sorted({error.code for error in kinds}), REGISTRY, get_args(HintCode))

@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import sys
+from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ from .calls import IDEMPOTENCY_KEY, MAX_KEY_LENGTH
 from .json_body import JSON
 from .path_operations import CallRoute
 from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
-from .runtime import access_of
+from .runtime import CLICKS, access_of
 from .schemas import Described
 
 # -- How routes describe their answers: successes by a model and an example, and all problems.
@@ -88,16 +89,18 @@ _SHOWN = (
     errors.InvalidRequestError(
         f"events[1].loss: {_OUTSIDE}", errors=[errors.FieldError("loss", _OUTSIDE, 1)], indexes=[1]
     ),
+    errors.InvalidTokenError(),
 )
-_NO_ROUTES = {errors.NotFoundError, errors.MethodNotAllowedError, errors.ClientGoneError}
-"""Errors that no described route answers."""
+_OF_CLICKS = (errors.BadTokenError, errors.ExpiredTokenError, errors.TooManyClicksError)
+_NO_ROUTES = {errors.NotFoundError, errors.MethodNotAllowedError, errors.ClientGoneError, *_OF_CLICKS}
+"""Errors that no described route answers, or only that for clicks."""
 _ERRORS = {each.code: each() for each in errors.ServiceError.__subclasses__() if each not in _NO_ROUTES}
 # Those of one status are described in the order of their classes.
 _ERRORS |= {error.code: error for error in _SHOWN}
 
 
-def _problem(status: int, note: str = "") -> dict[str, Any]:
-    known = {code: error for code, error in _ERRORS.items() if error.status == status}
+def _problem(status: int, note: str, among: Mapping[str, errors.ServiceError] = _ERRORS) -> dict[str, Any]:
+    known = {code: error for code, error in among.items() if error.status == status}
     examples = {code: {"value": problem_fields(error)} for code, error in known.items()}
     schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
     description = ", ".join(known) + note
@@ -117,12 +120,17 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: _problem(status, _NOTES.get(status, ""))
     for status in sorted({error.status for error in _ERRORS.values()})
 }
+CLICK_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    **{status: PROBLEMS[status] for status in (408, 413, 415, 422, 503)},
+    **{each.status: _problem(each.status, "", {each.code: each()}) for each in _OF_CLICKS},
+}
 
 
 # -- The OpenAPI document: what FastAPI writes, with this service's problems, limits and API keys.
 
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401", "429"), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""
+_OF_ANY_PAGE = ("400", "431", "500")
 _CONFLICTING = {"/v1/sessions/{session_id}/decisions"}
 """Routes without a body that can answer 409 all the same."""
 _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
@@ -168,7 +176,8 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
                 for status in _OF_BODIES:
                     if status != "409" or path not in _CONFLICTING:
                         responses.pop(status, None)
-            for status in _OF_ALL if path in keyless else (*_OF_ALL, *_OF_KEYS):
+            of_all = _OF_ALL if path in keyless else (*_OF_ALL, *_OF_KEYS)
+            for status in _OF_ANY_PAGE if path == CLICKS else of_all:
                 responses.setdefault(status, PROBLEMS[int(status)])
             if method == "head":  # Its answers have the headers of those to GET, and no bodies.
                 call["responses"] = {

@@ -65,6 +65,8 @@ class Field(NamedTuple):
     adapter: TypeAdapter[Any]
     columns: Callable[[Any, Any], Any] | None = None
     """Reads bodies without the model, those that it knows; marks the annotation of the body."""
+    reader: Callable[[Any, bytes], Coroutine[Any, Any, Any]] | None = None
+    """Reads bodies of any media type from the call and their bytes; a coroutine function in the same place."""
 
     def validate(self, value: Any, place: tuple[str, ...], errors: list[dict[str, Any]]) -> Any:
         """Return the validated value; None if it is wrong, with the reasons added to ``errors``."""
@@ -126,9 +128,10 @@ class PathOperation:
             if source.default_factory is not None:
                 yield f"parameter {name} with a default factory"
         elif type(source) is params.Body and self.body is None:
-            columns = next((mark for mark in marks if inspect.isfunction(mark)), None)
+            read = next((mark for mark in marks if inspect.isfunction(mark)), None)
+            columns, reader = (None, read) if inspect.iscoroutinefunction(read) else (read, None)
             adapter = TypeAdapter(kind if _is_model(kind) else annotation)
-            self.body = Field(name, parameter.default, adapter, columns)
+            self.body = Field(name, parameter.default, adapter, columns, reader)
             is_object = all(map(_is_model, _members(annotation)))
             if source.embed or source.alias or source.media_type != JSON or not is_object:
                 yield f"body {name} that is not one JSON object"

@@ -163,7 +163,7 @@ def problem(error: errors.ServiceError, retry_after: int, headers: Mapping[str, 
     if error.retry:
         extra["Retry-After"] = str(retry_after)
     elif isinstance(error, errors.RateLimitedError):
-        extra["Retry-After"] = "1"  # The next request is there after a second at most.
+        extra["Retry-After"] = str(error.retry_after)
     if error.status in (408, 413):
         # The rest of the body may still come: it is not read as the next request.
         extra["Connection"] = "close"

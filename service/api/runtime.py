@@ -9,8 +9,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import Scope
 
 from ..api_keys import KeyRing, Role
+from ..sessions.clicks import ClickRates
 from ..sessions.service import Readiness, Sessions
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
@@ -22,8 +24,9 @@ class Runtime:
 
     Parameters
     ----------
+    clicks : bound those of an address
     check_origin : gets the address and headers of a request; raises a ServiceError where another site may have
-        sent it
+        sent it, and returns whether it would for another address
     draining : whether the service is about to stop, and still serves
     """
 
@@ -32,8 +35,13 @@ class Runtime:
     metrics: Metrics
     sessions: Sessions
     readiness: Readiness
-    check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None]
+    clicks: ClickRates
+    check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], bool]
     draining: Callable[[], bool] = lambda: False
+
+
+CLICKS, CLICKS_SCRIPT = "/v1/clicks", "/v1/clicks.js"
+"""What pages of any site may ask for: a token is the right."""
 
 
 # -- Who may call a route, and which of its successes are logged: declared beside its path, by ``@access``.
@@ -73,6 +81,7 @@ class Access(NamedTuple):
     keyless : whether it asks for no key at all
     opened_by : whether the settings make it ask for no key
     max_body_bytes : largest body, by the settings
+    headers : that its answers have in any case, those to refused requests too; None for none
     names_no_session : whether its path looks like that of a session and is not
     of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
     """
@@ -84,6 +93,7 @@ class Access(NamedTuple):
     of_all_sessions: bool = False
     max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes")
     names_no_session: bool = False
+    headers: Callable[[Scope, Settings], Sequence[tuple[bytes, bytes]]] | None = None
 
 
 RouteAccess = Sequence[tuple[BaseRoute, Access]]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ..errors import FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
-from ..models.events import Eligibility, Events, Segment
+from ..models.events import Click, Eligibility, Events, Segment
 from ..models.specification import LAST_SECOND, SESSION_ID_PATTERN, ExpirySpec, Floor, Goals, IdleTtl, Specification
 from ..sessions.pages import HintCode
 
@@ -38,6 +38,8 @@ class Action(Described):
     arm: int | None = None
     label: str | None = None
     probability: float | None = None
+    token: str | None = None
+    """Reports a click of this decision, from the visitor's browser too; in a session with ``tokens``."""
     x: list[float] | None = None
     query_points: list[list[float]] | None = None
     skipped: int | None = SKIPPED
@@ -115,6 +117,21 @@ class Feedbacks(Posted):
     """Events in the order in which they are applied: all or none."""
 
     events: Events
+
+
+def _as_posted(schema: dict[str, Any]) -> None:
+    """Describe what browsers send: a click, a list of clicks, or a token alone."""
+    events = schema.pop("properties")["events"]
+    del schema["required"], schema["type"], schema["additionalProperties"]
+    schema["anyOf"] = [events["items"], events, {"type": "string"}]
+
+
+class Clicks(Posted):
+    """A click, a list of clicks, or the token of one."""
+
+    model_config = ConfigDict(json_schema_extra=_as_posted)
+
+    events: Annotated[list[Click], Field(min_length=1, max_length=100)]
 
 
 class ChangeSession(Posted):
@@ -328,6 +345,8 @@ class SessionSummary(Described):
     """Left out if events can't be improved."""
     goals: dict[str, GoalCount] | None = None
     """Left out if the session has none."""
+    tokens: Literal[True] | None = None
+    """Whether actions have tokens; left out if they have none."""
     segments: int | None = None
     """Number of segments that are kept; left out if the session has none."""
     slot: int

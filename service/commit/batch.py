@@ -32,6 +32,7 @@ from ..models.events import Idempotency
 from ..models.stored import Stored
 from ..store import base as stored_as
 from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, VECTOR, Known
+from ..tokens import SessionTokens
 from .cache import CachedSession, Effective
 
 # -- What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log.
@@ -221,6 +222,8 @@ class Draft:
     """What the store has been found to remember of the batch."""
     stored: Stored
     """The session's specification."""
+    tokens: SessionTokens | None = None
+    """Makes and knows its tokens; None in a session without."""
     began: float = field(default_factory=time.perf_counter)
     results: list[Answer | Exception] = field(default_factory=list)
     """For each request of the batch its answer, or the error that refused it."""
@@ -432,7 +435,7 @@ async def apply_batch(
     undoes : whether the run is copied before every request, so that what a faulty one did can be undone; without
         such copies the batch is applied again, with them, where one is faulty
     """
-    draft = Draft(base.run.copy(), known, base.stored)
+    draft = Draft(base.run.copy(), known, base.stored, base.tokens)
     draft.run.advance(now)
     if draft.run.act_times is not None and draft.run.due:
         draft.changed = True

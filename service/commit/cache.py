@@ -20,6 +20,7 @@ from ..serialization import records as records_codec
 from ..serialization import state as codec
 from ..serialization.binary import CHECKSUM_BYTES, CodecError
 from ..store.base import Snapshot, Written
+from ..tokens import SessionTokens
 
 # -- How many arms a session's distribution amounts to, as lists show it.
 
@@ -142,6 +143,8 @@ class CachedSession(NamedTuple):
     spec: bytes = b""
     state: bytes = b""
     """As they are stored; empty if they are many."""
+    tokens: SessionTokens | None = None
+    """Makes and knows its tokens; None in a session without, and until a batch is applied."""
 
     @classmethod
     def of(
@@ -242,7 +245,7 @@ class CachedSession(NamedTuple):
         size = self.size if _are_as_large(self.run, run) else _memory(run)
         return CachedSession(
             *(written.version, stored, run, state[-CHECKSUM_BYTES:], size, state[0], False, effective),
-            *(False, self.created_at, *few_bytes(spec, state)),
+            *(False, self.created_at, *few_bytes(spec, state), self.tokens),
         )
 
 

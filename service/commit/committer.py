@@ -32,6 +32,7 @@ from ..serialization.state import encode, rows_of
 from ..store.base import Commit, Committed, Conflict, Known, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
+from ..tokens import TokenKeys
 from .batch import Answer, Draft, Operation, apply_batch
 from .cache import EFFECTIVE_SECONDS, CachedSession, Effective, SessionCache
 from .loading import SessionLoader
@@ -171,16 +172,19 @@ class Committer:
     cache : of this worker
     metrics : count decisions and events
     schemas : of this worker: say in which states are written
+    tokens : sign tokens
     """
 
-    def __init__(self, store: Store, cache: SessionCache, metrics: Metrics, schemas: Schemas) -> None:
+    def __init__(
+        self, store: Store, cache: SessionCache, metrics: Metrics, schemas: Schemas, tokens: TokenKeys
+    ) -> None:
         self._versions = Versions()
         self._store = store
         self._cache = cache
         self._watch = cache.watch
         self._loader = SessionLoader(store, cache)
         self._metrics = metrics
-        self._schemas = schemas
+        self._schemas, self._tokens = schemas, tokens
         self._reminded: dict[str, tuple[int, int]] = {}
         """Session to the newest bucket of acts it was noted for, and its slot then."""
 
@@ -224,6 +228,8 @@ class Committer:
                 known = known._replace(duplicates=dict.fromkeys(without, b""))
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
+            if base.stored.specification.tokens and base.tokens is None:
+                base = base._replace(tokens=await self._tokens.of(session_id, base.created_at))
             draft = await apply_batch(base, batch, known, self._store.now())
             if (times := draft.run.act_times) is not None:
                 await self._remind(session_id, times, draft.run.ledger.slot)

@@ -388,6 +388,8 @@ class ArmFeedback(NamedTuple):
     """Of the decision, in sessions with segments."""
     goal: int | None = None
     """Place of the goal that it names among ``Params.goals``."""
+    is_late: bool = False
+    """Whether the window of its decision, which is known, has ended."""
 
 
 class PointFeedback(NamedTuple):

@@ -264,8 +264,8 @@ class _Matching:
     by_slot: dict[int | None, _Act] = field(default_factory=dict)
     open: dict[int, deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
     by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
-    by_event: dict[str | None, _Act] = field(default_factory=dict)
-    """Acts of applied events by the ids of these."""
+    by_event: dict[str | int | None, _Act] = field(default_factory=dict)
+    """Acts of applied events by the ids of these, or by the slots of those that came by token."""
     labels: dict[int, str] = field(default_factory=dict)
     word: str = "loss"
     lone_events: int = 0
@@ -286,7 +286,7 @@ class _Matching:
             return
         if "reward" in entry:
             self.word = "reward"
-        value, event_id = entry.get(self.word), entry.get("event_id")
+        value, event_id = entry.get(self.word), entry.get("event_id", entry.get("slot"))
         if outcome == "updated":
             if value is not None and (improved := self.by_event.get(event_id)) is not None:
                 improved.value = float(value)

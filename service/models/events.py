@@ -24,6 +24,7 @@ from ..errors import MAX_INDEXES, FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, shown_as_is, whole
 from ..store.base import DIGEST_BYTES
+from ..tokens import MAX_TOKEN, read
 
 # -- Segments as clients name them, in acts and events.
 
@@ -200,9 +201,29 @@ class OneArmEvent(_Event):
     """Slot of the decision; required by learners that need it."""
 
     segment: Segment | None = None
+    token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = None
+    """The token of the decision, instead of ``arm``, ``segment``, ``slot`` and ``event_id``: a decision counts
+    once."""
 
     word: ClassVar[Literal["loss", "reward", "goal"]]
     """The name of the field with the number, or with the goal that stands for one."""
+
+    @property
+    def digest(self) -> bytes | None:
+        """What the store remembers of it; of a token that is its slot, in a name space of its own."""
+        if self.token is not None:
+            return digest(str(self.slot), "token")
+        return None if self.event_id is None else digest(self.event_id)
+
+    def opened(self) -> Self:
+        """Say what the token says, whoever made that, where the event says nothing itself."""
+        if self.token is not None and (token := read(self.token)) is not None:
+            said = {"arm": token.arm, "slot": token.slot, "segment": token.segment or None}
+            vars(self).update({name: value for name, value in said.items() if getattr(self, name) is None})
+            vars(self)["event_id"] = None
+        return self
+
+    _is_opened = model_validator(mode="after")(opened)
 
     @property
     def value(self) -> float | None:
@@ -226,10 +247,27 @@ class RewardEvent(OneArmEvent):
 
 
 class GoalEvent(OneArmEvent):
-    """What a visitor did, in a session with ``goals``: the goal stands for its loss or reward."""
+    """What a visitor did, in a session with ``goals``: the goal stands for its loss or reward.
+
+    The empty goal, which only clicks of browsers can have, stands for the best there is in a session without.
+    """
 
     word: ClassVar = "goal"
     goal: Annotated[str, Field(min_length=1, max_length=MAX_GOAL)]
+
+
+class Click(Posted):
+    """A click of the visitor whom a token's decision was made for."""
+
+    token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)]
+    """As the action had it."""
+    goal: Annotated[str | None, Field(min_length=1, max_length=MAX_GOAL)] = None
+    """What the visitor did, in a session with goals, which need it."""
+
+    @property
+    def event(self) -> GoalEvent:
+        """The event that it stands for; with an empty goal in place of none."""
+        return GoalEvent.model_construct(token=self.token, goal=self.goal or "").opened()
 
 
 class LossesEvent(_Event):

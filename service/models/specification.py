@@ -146,6 +146,8 @@ class Specification(Posted):
     """Events can be improved, for ``multiscale_tsallis``, ``centred_tsallis`` and ``fixed``."""
     goals: Goals | None = None
     """What events may name in place of a loss or reward, for learners over arms."""
+    tokens: Annotated[bool, NullIs(False)] = False
+    """Whether each action has a ``token``, by which browsers report clicks themselves. For learners over arms."""
 
     @model_validator(mode="after")
     def _fields_go_together(self) -> Specification:
@@ -205,6 +207,7 @@ class Specification(Posted):
             **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
             **({} if self.updates is None else {"updates": self.updates.model_dump()}),
             **({} if self.goals is None else {"goals": self.goals}),
+            **({"tokens": True} if self.tokens else {}),
         }
 
     def params(self, seed: int) -> Params:
@@ -215,7 +218,8 @@ class Specification(Posted):
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         most = 0 if self.segments is None else self.segments.max
-        options = (self.losses, expiry, self.floor, initial_arms(self), most, remember_seconds(self))
+        kept = remember_seconds(self, tokens=self.tokens)
+        options = (self.losses, expiry, self.floor, initial_arms(self), most, kept)
         within = 0 if self.updates is None else self.updates.within_seconds
         return Params(self.learner, seed, *options, within, self.goals or {})
 
@@ -229,8 +233,13 @@ def remember_seconds(session: Specification, *, tokens: bool = False) -> float:
 
     They are kept while an event may still be improved, and with ``tokens`` as long as a token is good.
     """
-    life = 0 if not tokens else TOKEN_SECONDS if session.expiry is None else session.expiry.after_seconds
+    life = token_seconds(session) if tokens else 0
     return max(life, 0 if session.updates is None else session.updates.within_seconds)
+
+
+def token_seconds(session: Specification) -> float:
+    """Return for how long a token is good: until the window of its decision ends."""
+    return TOKEN_SECONDS if session.expiry is None else session.expiry.after_seconds
 
 
 # -- Which fields of a session go together: each check raises ValueError where they do not.
@@ -308,10 +317,12 @@ def segments_fit(session: Specification) -> None:
 
 
 def ranges_fit(session: Specification) -> None:
-    """Check that a log is of arms, and the range of losses or of rewards, with what comes with these."""
+    """Check that log and tokens are of arms, and the range of losses or of rewards, with what comes with these."""
     is_of_arms = isinstance(session.learner, ArmsSpec)
     if session.decision_log is not None and not is_of_arms:
         raise FieldValueError("decision_log", "decision_log is for learners over arms")
+    if session.tokens and not is_of_arms:
+        raise FieldValueError("tokens", "tokens are for learners over arms")
     best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
     if best == worst:
         raise FieldValueError(name, f"{name} needs two different numbers")

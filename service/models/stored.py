@@ -17,7 +17,7 @@ from ..engine.arm_run import ArmRun, Arms
 from ..engine.run import Run, start_run
 from ..learners.base import Posted
 from ..learners.specs import LabelText
-from .specification import Specification
+from .specification import LAST_SECOND, Specification
 
 LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
@@ -50,6 +50,8 @@ class Stored(NamedTuple):
     seed: int
     arms: Arms | None = None
     """None if these are still those of the specification. They are written here, and not in each state."""
+    tokens_from: float = 0.0
+    """Unix seconds. Tokens of acts before have ended: their window had, when the session got another one."""
 
     @classmethod
     def of(cls, specification: Specification) -> Stored:
@@ -63,7 +65,8 @@ class Stored(NamedTuple):
         given = {name for name in known if name != "seed" and getattr(spec, name) != known[name].default}
         fields = spec.model_dump(mode="json", include=given, exclude_none=True)
         arms = {} if self.arms is None else {"arms": _arms_fields(self.arms, self.specification)}
-        return _JSON.encode({"specification": fields, **arms, "seed": self.seed}).encode()
+        ended = {"tokens_from": self.tokens_from} if self.tokens_from else {}
+        return _JSON.encode({"specification": fields, **arms, **ended, "seed": self.seed}).encode()
 
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""
@@ -115,6 +118,7 @@ class _StoredFields(Posted):
 
     specification: Specification
     arms: _ArmsFields | None = None
+    tokens_from: Annotated[float, Field(ge=0, le=LAST_SECOND)] = 0.0
     seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
 
 
@@ -181,7 +185,7 @@ def _seed_of(spec: bytes) -> int | None:
 def _decode(spec: bytes) -> Stored:
     try:
         kept = _StoredFields.model_validate(json.loads(spec))
-        return Stored(kept.specification, kept.seed, _arms(kept))
+        return Stored(kept.specification, kept.seed, _arms(kept), kept.tokens_from)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError("not a session's specification") from error
 

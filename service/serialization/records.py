@@ -24,6 +24,7 @@ from ..engine.ledger import EXPIRED, PER_WINDOW, ActTimes, ArmFeedback
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
+from ..errors import StateCorruptError
 from ..learners.base import IntArray, Rows
 from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import EXPERTS, Segment
@@ -82,6 +83,20 @@ class Learned(NamedTuple):
             if len(segment) not in (0, _SEGMENT_BYTES):
                 raise ValueError("not a segment")
             return cls(arm, loss, at, segment, group)
+
+    @classmethod
+    def known(cls, event_id: bytes, value: bytes) -> Learned:
+        """Read the value of an event id of a session.
+
+        Raises
+        ------
+        StateCorruptError
+            for one that somebody changed by hand.
+        """
+        try:
+            return cls.decode(event_id, value)
+        except CodecError as error:
+            raise StateCorruptError from error
 
 
 # -- Many records as arrays of bytes: a million one by one would take seconds.

@@ -16,6 +16,7 @@ from ..store import check_capabilities, check_url
 from ..store.embedded import EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError
 from ..telemetry import logs, tracing_config
+from ..tokens import read_token_keys
 from .connection_limits import raise_file_limit
 from .pool import AddressError, bind, is_loopback, show
 from .supervisor import Supervisor
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = read_settings(arguments)
         keys = api_keys.read_keys(settings)
+        if settings.token_keys_file is not None:
+            read_token_keys(settings.token_keys_file)
     except SettingsError as error:
         return _refuse(error, BAD_SETTINGS)
     logs.configure(settings.log_level)

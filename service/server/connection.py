@@ -63,7 +63,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
 
     Parameters
     ----------
-    check_origin : gets the address and the ``NOTED`` headers of a request; raises a ServiceError to refuse it
+    check_origin : gets the address and the ``NOTED`` headers of a request; raises a ServiceError to refuse it,
+        and returns whether it would for another address
     draining : whether the service is about to stop; each request is then the last of its connection
     head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
     refuse : makes the answer to a malformed request, of the client's address and port, and of method and path
@@ -74,7 +75,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
     def __init__(
         self,
         *args: Any,
-        check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None],
+        check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], bool],
         head_seconds: float,
         refuse: Callable[[ServiceError, tuple[str, int] | None, str, str], Response],
         limit: ConnectionLimit,
@@ -291,11 +292,11 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         # An address that is no path names host and port itself.
         if not is_path and not is_host(re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]):
             raise BadRequestError("The address has no valid host and port")
-        self._check_origin(url, noted)
+        is_checked = self._check_origin(url, noted)
         # RFC 9110, section 10.1.1: a client of HTTP/1.0 knows no 100.
         expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in noted)
         self.expect_100_continue = expects and version == "1.1"
-        if is_path and version == "1.1":
+        if is_checked and is_path and version == "1.1":
             self._accepted = noted  # Most requests of a client have the same, and are checked once.
         parsed = httptools.parse_url(url)
         return parsed.path, parsed.query or b""

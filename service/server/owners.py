@@ -257,5 +257,5 @@ def _counts_once(scope: Scope, body: bytes) -> bool:
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         posted = json.loads(body)
         events = posted.get("events", [posted]) if "/feedback" in scope["path"] else [{}]
-        return all(each["event_id"] for each in events)
+        return all(each.get("token") or each["event_id"] for each in events)
     return False

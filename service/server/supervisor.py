@@ -93,7 +93,7 @@ class Supervisor:
         stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # As under nohup.
         for number in (signal.SIGTERM, signal.SIGINT, *(() if stays else (signal.SIGHUP,))):
             loop.add_signal_handler(number, self._stop, number)
-        if self._settings.api_keys_file is not None:
+        if self._settings.api_keys_file is not None or self._settings.token_keys_file is not None:
             loop.add_signal_handler(signal.SIGHUP, self._read_keys_again)
         keepers = [asyncio.create_task(self._keep_worker(number)) for number in range(self._settings.workers)]
         watchers = [asyncio.create_task(self._watch_workers())]

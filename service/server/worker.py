@@ -156,7 +156,8 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, listener: socket.socket, board: Board, number: int) -> None:
     """Serve as ``Server`` says until SIGTERM, then finish the accepted requests."""
     server = Server(settings, listener, board, number)
-    signal.signal(signal.SIGHUP, lambda *_: server.runtime.api_keys.read_again())
+    keys = (server.runtime.api_keys, server.runtime.sessions.tokens)
+    signal.signal(signal.SIGHUP, lambda *_: [each.read_again() for each in keys])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended.
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         runner.run(server.serve(sockets=[]))

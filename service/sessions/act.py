@@ -34,6 +34,8 @@ class Found(NamedTuple):
 
 ANY = Found()
 """What an act means that names no arms."""
+SIGNED_AT_ONCE = 100
+"""Tokens made between two pauses; each takes 5 us."""
 
 
 def check_defined(field: str, learner: Learner[Any]) -> None:
@@ -130,7 +132,14 @@ class Act(Operation):
         run = draft.run
         if isinstance(run, ArmRun):
             drawn = await self._draw(draft, run, found)
-            return Applied(arms_json(drawn, run.arms.names, found.skipped, single=self.single).encode())
+            tokens: list[str] = []
+            if draft.tokens is not None:
+                segment, at = self.segment or "", run.ledger.time
+                for slot, arm in [pair for each in drawn for pair in enumerate(each.arms, each.slot)]:
+                    tokens.append(draft.tokens.sign(slot, arm, segment, at))
+                    if not len(tokens) % SIGNED_AT_ONCE:
+                        await draft.fair_yield()
+            return Applied(arms_json(drawn, run.arms.names, found.skipped, tokens, single=self.single).encode())
         points = []
         for _ in range(self.count):
             points.append(point_json(run.open_slot(), run.learner, run.state))
@@ -184,7 +193,9 @@ def _cells(run: Run) -> int:
     return len(run.arms.live) if isinstance(run, ArmRun) else run.learner.dim**2
 
 
-def arms_json(drawn: Iterable[ArmActions], names: Names, skipped: int, *, single: bool) -> str:
+def arms_json(
+    drawn: Iterable[ArmActions], names: Names, skipped: int, tokens: Sequence[str] = (), *, single: bool
+) -> str:
     """Return the JSON of drawn arms.
 
     An arm has one probability in all slots of an ``ArmActions``, so its part of the text is made once.
@@ -194,11 +205,13 @@ def arms_json(drawn: Iterable[ArmActions], names: Names, skipped: int, *, single
     drawn : what was drawn, in the order of the slots
     names : labels by index of the arm; None in a session without
     skipped : how many names in the request were of arms that can't be drawn; shown unless it is 0
+    tokens : of each action, in the same order; none in a session without
     single : whether the answer is one action in place of a list
     """
     more = f',"skipped":{skipped}' if skipped else ""
     if single:
         (slot, arms, probabilities, *_), *_ = drawn
+        more = f',"token":"{tokens[0]}"{more}' if tokens else more
         return f'{{"slot":{slot}{_arm_json(arms[0], probabilities[0], names)}{more}}}'
     texts: list[str] = []
     arm_json = _arm_json if names is not None else _unnamed_arm_json
@@ -206,6 +219,8 @@ def arms_json(drawn: Iterable[ArmActions], names: Names, skipped: int, *, single
         different = dict(zip(arms, probabilities, strict=True))
         parts = {arm: arm_json(arm, p, names) for arm, p in different.items()}
         texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, slot_of_first)]
+    if tokens:
+        texts = [f'{text},"token":"{token}"' for text, token in zip(texts, tokens, strict=True)]
     return f'{{"actions":[{"},".join(texts)}}}]{more}}}'
 
 

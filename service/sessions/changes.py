@@ -13,7 +13,7 @@ from ..cooperative import LABEL_BYTES, Body, joined, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms, Change
 from ..engine.run import Run, with_params
 from ..errors import FieldValueError, InvalidRequestError, NoLabelsError
-from ..models.specification import ExpirySpec, Specification
+from ..models.specification import ExpirySpec, Specification, token_seconds
 from ..models.stored import Stored
 from ..serialization import records
 from .act import check_defined
@@ -146,6 +146,8 @@ class ChangeSession(Operation):
             draft.run = run = with_params(run, params)
             if run.act_times is not before_run.act_times:
                 draft.records = {**draft.records, **records.dropped_act_times(before_run)}
+            if "expiry" in changed and before.tokens:
+                after = after._replace(tokens_from=max(after.tokens_from, run.ledger.time - token_seconds(before)))
             draft.stored = after
             draft.journal.append(SessionChanged(changed))
         shown = await _settled(run)

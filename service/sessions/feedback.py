@@ -15,14 +15,14 @@ from ..commit.batch import Applied, Draft, Ended, Operation, Settled
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
-from ..errors import MAX_INDEXES, FieldError, InvalidRequestError, StateCorruptError, SurplusFeedbackError
+from ..errors import MAX_INDEXES, ExpiredTokenError, FieldError, InvalidRequestError, SurplusFeedbackError
 from ..learners.base import Information
 from ..learners.specs import MAX_NAMED, named
 from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, Surplus
-from ..serialization.binary import CodecError
 from ..serialization.records import Learned
 from ..store.base import DIGEST_BYTES
 from .act import check_segments
+from .clicks import by_token
 
 # -- Events read as the run of a session takes them.
 
@@ -50,17 +50,17 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     if event.segment is not None:
         check_segments(run)
     arm, segment, goals = _arm(event, run), event.segment or "", run.params.goals
-    if isinstance(event, GoalEvent):
+    if isinstance(event, GoalEvent) and (goals or event.goal):
         if event.goal not in goals:
             text = "the session has no such goal" if goals else "this session has no goals: create one with `goals`"
             known = f"; its goals are {', '.join(list(goals)[:MAX_GOALS_NAMED])}" if goals else ""
             raise InvalidRequestError.of("goal", f"{text}: {named(event.goal)}{known}", logged_message=text)
         loss = losses.learned(goals[event.goal])
         return ArmFeedback(arm, loss, event.slot, segment=segment, goal=list(goals).index(event.goal))
-    if event.value is None:
+    if (value := losses.best if isinstance(event, GoalEvent) else event.value) is None:
         return ArmFeedback(arm, 0.0, event.slot, is_void=True, segment=segment)
     try:
-        loss = losses.learned(event.value)
+        loss = losses.learned(value)
     except ValueError as error:
         raise InvalidRequestError.of(event.word, str(error)) from error
     return ArmFeedback(arm, loss, event.slot, segment=segment)
@@ -166,7 +166,7 @@ async def judge(
     run, updates = draft.run, draft.run.params.updates
     is_removed, settles_a_decision = run.is_removed, run.surplus_checker()
     applied, invalid, removed, surplus = list[int](), list[int](), list[int](), list[int]()
-    judged = Judged(applied, invalid, removed, surplus, {})
+    judged, has_tokens = Judged(applied, invalid, removed, surplus, {}), draft.tokens is not None
     for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
         if not index % at_once:
             await draft.fair_yield()
@@ -188,7 +188,7 @@ async def judge(
         is_applied = False
         if is_removed(each):
             removed.append(index)
-        elif is_applied := settles_a_decision(each):
+        elif is_applied := not (has_tokens and each.is_late) and settles_a_decision(each):
             applied.append(index)
         else:
             surplus.append(index)
@@ -200,18 +200,8 @@ async def judge(
 
 
 def _improved(run: Run, event_id: bytes, value: bytes, event: ArmFeedback) -> Learned | None:
-    """Return what counts for an event id, if this event under it is better and comes in time; else None.
-
-    Raises
-    ------
-    StateCorruptError
-        for a value that somebody changed by hand.
-    """
-    try:
-        known = Learned.decode(event_id, value)
-    except CodecError as error:
-        raise StateCorruptError from error
-    now = run.ledger.time
+    """Return what counts for an event id, if this event under it is better and comes in time; else None."""
+    known, now = Learned.known(event_id, value), run.ledger.time
     is_better = not event.is_void and event.loss < known.loss and now - known.at <= run.params.updates
     return known if is_better and Learned.of(event, known.at)._replace(loss=known.loss) == known else None
 
@@ -229,6 +219,10 @@ class SettleFeedback(Operation):
     """Errors name no index: the request is one event."""
     skips_invalid: bool = False
     """Whether events that do not fit the session are skipped; else the request is refused."""
+    by_browser: bool = False
+    """Whether they are clicks that browsers report: a token that has expired is refused, and not surplus."""
+    is_trial: bool = False
+    """Whether they are only judged."""
 
     @property
     def weight(self) -> int:
@@ -264,18 +258,27 @@ class SettleFeedback(Operation):
                 return Losses(losses)
         parse = PARSERS[run.learner.information]
         errors: list[FieldError] = []
+        kind: type[InvalidRequestError] | None = None
         feedback: list[Any] = []
         for index, event in enumerate(events):
             try:
-                feedback.append(parse(event, run))
+                if isinstance(event, OneArmEvent) and event.token is not None:
+                    feedback.append(by_token(event, draft, parse, by_browser=self.by_browser))
+                else:
+                    feedback.append(parse(event, run))
+            except ExpiredTokenError:
+                feedback.append(None)
             except InvalidRequestError as error:
                 feedback.append(None)
+                kind = kind or type(error)
                 errors += [replace(each, index=None if self.single else index) for each in error.errors]
                 if len(errors) >= MAX_INDEXES and not self.skips_invalid:
                     break
             await draft.fair_yield()
-        if errors and not self.skips_invalid:
-            raise InvalidRequestError.of_all(errors)
+        if kind is not None and not self.skips_invalid:
+            raise kind.of_all(errors)
+        if self.by_browser and None in feedback:
+            raise ExpiredTokenError(indexes=[index for index, each in enumerate(feedback) if each is None])
         return feedback
 
     async def apply(self, draft: Draft, feedback: Sequence[Any]) -> Applied:
@@ -296,6 +299,8 @@ class SettleFeedback(Operation):
             voided = sum(feedback[index].is_void for index in judged.applied)
         if judged.surplus and not skips:
             raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
+        if self.is_trial:
+            return Applied(b"", changed=False)
         if is_plain:
             delays = await self._settle_columns(draft, feedback, judged.applied)
         else:
@@ -385,8 +390,11 @@ class SettleFeedback(Operation):
             if isinstance(event, OneArmEvent):
                 outcome = "removed" if index in removed else "voided" if each.is_void else "applied"
                 value, slot, before = event.value if each.goal is None else goals[each.goal], event.slot, None
+                if each.goal is None and isinstance(event, GoalEvent):
+                    value = losses.best
                 if known is not None:
-                    outcome, slot, before = "updated", None, losses.posted(known)
+                    outcome, before = "updated", losses.posted(known)
+                    slot = None if event.token is None else slot
                 if each.goal is not None and index not in removed:
                     counts[each.goal] += 1
                 noted = (each.arm, outcome, value, event.event_id, slot)

@@ -23,6 +23,7 @@ from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import NO_ANSWER, NO_CONNECTION, NoAnswerError, Store
 from ..telemetry.metrics import Metrics
+from ..tokens import TokenKeys
 from . import transfer as document
 from .changes import ChangeArms, ChangeSession
 from .create import Creator
@@ -58,7 +59,8 @@ class Sessions:
         self._limits = Limits(settings)
         self.sampler = Sampler(store, cache, reader)
         self.schemas = schemas or Schemas(store)
-        self._committer = Committer(store, cache, self._metrics, self.schemas)
+        self.tokens = TokenKeys(settings.token_keys_file, store.token_key)
+        self._committer = Committer(store, cache, self._metrics, self.schemas, self.tokens)
         limits = (settings.max_queue, settings.max_waiting, settings.max_wait_seconds)
         self.queues = SessionQueues(self._committer, *limits)
         self.submit, self.drained = self.queues.submit, self.queues.drained

@@ -586,6 +586,9 @@ class Store(Protocol):
         seconds : how long it counts from now on, by the store's clock; 0 to be no longer counted
         """
 
+    async def token_key(self, new: bytes) -> bytes:
+        """Return the key that signs tokens; if there is none, ``new`` is it from now on."""
+
     async def ping(self) -> None:
         """Return if the store can commit now."""
 

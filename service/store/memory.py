@@ -129,6 +129,7 @@ class MemoryStore:
         """A heap of idle deadlines, with the session of each, as they were when they were noted."""
         self._notes: dict[str, float] = {}
         """Session to the Unix seconds at which it has decisions due."""
+        self._token_key = b""
         self._readers: dict[str, tuple[float, frozenset[int]]] = {}
         """Name of a worker to the Unix seconds until which it counts, and the schemas that it reads."""
 
@@ -280,6 +281,10 @@ class MemoryStore:
         self._readers[worker] = (now + seconds, frozenset(schemas))
         self._readers = {name: read for name, read in self._readers.items() if read[0] > now}
         return [read for _, read in self._readers.values()]
+
+    async def token_key(self, new: bytes) -> bytes:
+        self._token_key = self._token_key or new
+        return self._token_key
 
     async def ping(self) -> None:
         """Return: this store can always commit."""

@@ -42,7 +42,7 @@ OUTCOMES = ("applied", "updated", "duplicate", "removed", "voided", "surplus", "
 COMMITS = {"Committed": "committed", "Known": "known", "Conflict": "conflict", "NotFound": "not_found"}
 """By the class of the outcome."""
 CALLS = (
-    *("create", "load", "recall", "commit", "delete", "list", "count", "announce", "ping"),
+    *("create", "load", "recall", "commit", "delete", "list", "count", "announce", "ping", "token_key"),
     *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),
 )
 _Mode = Literal["livesum", "livemin", "livemax"]

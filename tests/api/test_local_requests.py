@@ -128,16 +128,24 @@ def test_the_pages_of_the_service_itself_are_served_under_an_added_host():
     assert outcome(host="shop.example", origin="https://evil.example", settings=settings) == CrossSiteError.code
 
 
-def test_settings_add_origins():
-    settings = Settings(allowed_origins="https://shop.example, http://127.0.0.1:3000")
+@pytest.mark.parametrize("root", ["", "/bandit"])
+def test_any_page_may_send_clicks_and_load_their_script(root):
+    settings = Settings(root_path=root or None)
+    foreign = {"host": "evil.example", "origin": "https://evil.example", "sec_fetch_site": "cross-site"}
+    check = check_origin(settings)
 
-    for origin in ("https://shop.example", "HTTPS://shop.example", "http://127.0.0.1:3000"):
-        assert outcome(host="localhost", origin=origin, sec_fetch_site="cross-site", settings=settings) is None
-    for origin in ("http://shop.example", "https://shop.example:8443", "https://a.shop.example", "null"):
-        assert outcome(host="localhost", origin=origin, settings=settings) == CrossSiteError.code
-    every = Settings(allowed_origins="*")
-    assert outcome(host="localhost", origin="null", sec_fetch_site="cross-site", settings=every) is None
-    assert outcome(host="evil.example", settings=every) == ForeignHostError.code
+    for path in (b"/v1/clicks", b"/v1/clicks?a", b"/v1/clicks.js?v=1"):
+        assert outcome(root.encode() + path, settings=settings, **foreign) is None
+        assert not check(root.encode() + path, [])  # The next request of the connection is checked all the same.
+    for path in (b"/v1/clicks/", b"/v1/clicksx", b"/v1/sessions", b"/x/v1/clicks", b"//v1/clicks"):
+        assert outcome(path, settings=settings, **foreign) == ForeignHostError.code
+    assert check(b"/v1/sessions", []) is True
+
+
+def test_the_origins_of_clicks_open_nothing_else():
+    for allowed in ("https://shop.example", "*"):
+        settings = Settings(allowed_origins=allowed)
+        assert outcome(host="localhost", origin="https://shop.example", settings=settings) == CrossSiteError.code
 
 
 def test_the_address_to_listen_on_is_one_of_its_names():

@@ -122,7 +122,7 @@ DIRECTIVES = {"{toctree}"}
 """Of the site, in its lists of pages; ``test_readme.py`` builds it."""
 
 
-LANGUAGES = {"json", "mermaid", "promql", "python", "sh", "text", "ts"}
+LANGUAGES = {"html", "json", "mermaid", "promql", "python", "sh", "text", "ts"}
 
 
 CALL = re.compile(r"\b(curl|post) ")

@@ -89,6 +89,14 @@ def test_of_an_event_that_was_improved_the_last_value_counts():
     assert (outcomes.values.tolist(), outcomes.left_out) == ([0.5, 0.125], {})
 
 
+def test_an_update_by_token_names_the_slot():
+    event = {"kind": "event", "arm": 0, "outcome": "applied", "loss": 0.5, "slot": 2}
+
+    outcomes = match([ACT, ACT | {"slot": 2}, event, event | {"outcome": "updated", "loss": 0.25}])
+
+    assert outcomes.values.tolist() == [0.25]
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["log.ndjson", "log.csv", "log.tsv", "LOG.CSV"])

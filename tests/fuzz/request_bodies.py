@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.json_body import SORTED, PartLimits, _is_json, parse
+from service.api.json_body import SORTED, PartLimits, _kind_in_utf8, parse
 from service.api.openapi import EXAMPLES
 from service.api.problems import from_pydantic_errors, problem
 from service.api.schemas import Act, Acts, ChangeArms, CreateSession, Feedbacks, ReplaceArms
@@ -30,7 +30,7 @@ def one_input(data: bytes) -> None:
     """The first byte chooses the kind of body."""
     if not data:
         return
-    _is_json(data[:300].decode("latin-1"))
+    _kind_in_utf8(data[:300].decode("latin-1"))
     try:
         value = parse(data[1:], LIMITS)
     except ServiceError as error:

@@ -12,11 +12,14 @@ from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store.base import DOUBLE, GROUP, INCREMENT, Commit, NewSession, Rows, Snapshot, Store, Written
 from service.telemetry.metrics import Labels, Metrics
+from service.tokens import TokenKeys
 
 
 def queues_on(store: Store, max_wait: float = 60) -> SessionQueues:
     """The queues of one worker on a store, with a cache of its own."""
-    committer = Committer(store, SessionCache(10), Metrics(Labels()), Schemas(store))
+    committer = Committer(
+        store, SessionCache(10), Metrics(Labels()), Schemas(store), TokenKeys(None, store.token_key)
+    )
     return SessionQueues(committer, max_queue=1000, max_waiting=10_000, max_wait=max_wait)
 
 

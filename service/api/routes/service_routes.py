@@ -1,4 +1,4 @@
-"""What is no session: health and metrics, what an API key may do, the documentation, and the dashboard.
+"""What is no session: health, metrics, what an API key may do, clicks of pages, documentation, and dashboard.
 
 Pages and their files hold no data, and all addresses in them are relative: they load behind a proxy that strips a
 prefix, and without any other host.
@@ -8,29 +8,36 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from pydantic import ValidationError
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ... import install
+from ... import __version__, install
 from ...cooperative import run_in_thread
 from ...errors import OverloadedError, StoreUnavailableError
+from ...sessions.clicks import settle_clicks
+from ...sessions.feedback import SettleFeedback
+from ...settings import Settings
+from ...telemetry.logs import NOTED_IN_SCOPE
 from ...telemetry.metrics import CONTENT_TYPE
-from ..calls import Call, Reply
-from ..json_body import JSON
-from ..openapi import PROBLEMS, describe_answers
+from ...tokens import read
+from ..calls import Call, Headers, Reply
+from ..json_body import JSON, PartLimits, check_media_type, parse, parse_small
+from ..openapi import CLICK_PROBLEMS, EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
-from ..runtime import READERS, VIEWERS, Logged, access
-from ..schemas import KeyView
+from ..problems import from_pydantic_errors
+from ..runtime import CLICKS, CLICKS_SCRIPT, READERS, VIEWERS, Logged, access
+from ..schemas import Clicks, KeyView
 
 # -- Health and metrics.
 
@@ -92,6 +99,102 @@ async def show_key(call: Call) -> Reply:
     key = call.api_key
     view = KeyView() if key is None else KeyView(name=key.name, role=key.role, session_prefix=key.session_prefix)
     return Reply(view.model_dump_json().encode())
+
+
+# -- Clicks from browsers: the one route that pages of any origin may call, and the script that calls it for them.
+
+MAX_BYTES = 100_000
+"""Of a body: 100 tokens, and their goals."""
+_LIMITS = PartLimits(objects=102, fields=300, texts=600)
+TEXT = "text/plain"
+_PREFLIGHT: Headers = [
+    (b"access-control-allow-methods", b"POST"),
+    (b"access-control-allow-headers", b"Content-Type"),
+    (b"access-control-max-age", b"86400"),
+]
+
+router_of_clicks = APIRouter(tags=["clicks"], route_class=CallRoute)
+
+
+def _for_pages(scope: Scope, settings: Settings) -> Headers:
+    """Return the headers by which a browser lets a page of another origin read the answer."""
+    listed = {each.strip().lower() for each in settings.allowed_origins.split(",")}
+    origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
+    headers = [(b"vary", b"Origin")]
+    if "*" in listed or origin.decode("latin-1").lower() in listed - {""}:
+        headers.append((b"access-control-allow-origin", b"*" if "*" in listed else origin))
+    return headers
+
+
+async def _read_clicks(call: Call, body: bytes) -> Clicks:
+    """Read a token, a click or a list of these, of whatever type a browser says that it is."""
+    headers, text = call.scope["headers"], body.strip()
+    is_typed = any(name == b"content-type" for name, _ in headers)
+    check_media_type(headers if is_typed else [*headers, (b"content-type", TEXT.encode())], body, (TEXT,))
+    if text[:1] in (b"{", b"["):
+        listed = b'{"events":%b}' % text if text[:1] == b"[" else text
+        posted = (parse_small(listed) if listed.count(b":") <= _LIMITS.fields else None) or parse(listed, _LIMITS)
+        posted = posted if listed is not text else {"events": [posted]}
+    else:
+        posted = {"events": [{"token": text.decode("ascii", "replace")}]}
+    try:
+        return Clicks.model_validate(posted)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise from_pydantic_errors({**each, "loc": ("body", *each["loc"])} for each in found) from None
+
+
+_OPEN: dict[str, Any] = {"keyless": True, "logged": Logged.SAMPLE, "headers": _for_pages}
+_EMPTY: dict[str, Any] = {"status_code": 204, "response_class": Response, "response_model": None}
+_ALSO_TEXT = {"requestBody": {"content": {TEXT: {"schema": {"type": "string"}}}}}
+_COUNTED = "The tokens are genuine, whatever became of the clicks"
+
+
+@router_of_clicks.post(
+    CLICKS, **_EMPTY, response_description=_COUNTED, responses=CLICK_PROBLEMS, openapi_extra=_ALSO_TEXT
+)
+@access(VIEWERS, max_body_bytes=lambda _: MAX_BYTES, **_OPEN)
+async def click(
+    call: Call, body: Annotated[Clicks, Body(openapi_examples=EXAMPLES["clicks"]), _read_clicks]
+) -> Reply:
+    """Report clicks by their tokens, from any page and without an API key. A token counts once.
+
+    Each click is the best reward (or loss) of its session's range, or what its goal is worth. A list is judged
+    whole: if one of it is refused, none counts.
+    """
+    runtime, clicks, peer = call.runtime, body.events, call.scope.get("client")
+    runtime.clicks.take(peer[0] if peer else "", len(clicks))
+    if (token := read(clicks[0].token)) is not None:
+        call.scope[NOTED_IN_SCOPE] = {"session": token.session_id}
+    settle = partial(SettleFeedback, on_surplus="skip", by_browser=True)
+    await settle_clicks(runtime.sessions.submit, settle, runtime.sessions.tokens, clicks)
+    return Reply(status=204)
+
+
+@router_of_clicks.options(CLICKS, **_EMPTY, include_in_schema=False)
+@access(VIEWERS, **_OPEN)
+async def allow_clicks(call: Call) -> Reply:  # noqa: ARG001 - the headers are those of every answer here
+    """Tell a browser what pages of other origins may send."""
+    return Reply(status=204, headers=_PREFLIGHT)
+
+
+@cache
+def _script() -> tuple[bytes, bytes]:
+    """Read the script; return it and its ETag."""
+    text = Path(__file__).parents[1].joinpath("clicks.js").read_bytes()
+    return text, f'"{sha256(text).hexdigest()[:16]}"'.encode()
+
+
+@router_of_clicks.get(CLICKS_SCRIPT, response_model=None, include_in_schema=False)
+@access(VIEWERS, keyless=True, logged=Logged.SAMPLE)
+async def clicks_script(call: Call, v: Annotated[str | None, Query()] = None) -> Reply:
+    """Load the script by which a page reports clicks; ``v`` is the service's version: it is then kept for ever."""
+    text, tag = _script()
+    kept = b"public, max-age=31536000, immutable" if v == __version__ else b"public, max-age=3600"
+    headers = [(b"cache-control", kept), (b"etag", tag), (b"cross-origin-resource-policy", b"cross-origin")]
+    if tag in call.given.get(b"if-none-match", b""):
+        return Reply(status=304, headers=headers)
+    return Reply(text, headers=headers, media_type=b"text/javascript; charset=utf-8")
 
 
 # -- The interactive documentation, with its page's assets served from here.
@@ -215,4 +318,4 @@ router_of_dashboard.mount(
     f"/{ASSETS_OF_DASHBOARD}", access(VIEWERS, keyless=True)(_DashboardAssets(directory=FOLDER / "assets"))
 )
 
-ROUTERS = (router, router_of_keys, router_of_docs, router_of_dashboard)
+ROUTERS = (router, router_of_keys, router_of_clicks, router_of_docs, router_of_dashboard)

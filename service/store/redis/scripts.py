@@ -21,14 +21,16 @@ key                                type  holds
 ``<prefix>:index``                 zset  ids of all sessions, for a while after a list by prefix
 ``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
 ``<prefix>:sweeper``               text  the worker that settles due decisions
+``<prefix>:tokens``                text  the key that signs tokens, unless a file has it
 ``<prefix>:schemas``               zset  live workers and the schemas of states that each reads, by the
                                          time until which they count
 =================================  ====  ==============================================================
 
 The braces are a hash tag: a cluster keeps all keys of a session on one node. The first five are permanent
-in sessions without idle expiry; every other key has a deadline. A time bucket covers a quarter of the dedupe
-window of the worker that begins it, or of what its session asks for if that is longer, and expires a window and a
-quarter after its end. Sessions list their buckets, so that each worker finds all of them, whatever the windows are.
+in sessions without idle expiry, and so is the key of tokens; every other key has a deadline. A time bucket covers a
+quarter of the dedupe window of the worker that begins it, or of what its session asks for if that is longer, and
+expires a window and a quarter after its end. Sessions list their buckets, so that each worker finds all of them,
+whatever the windows are.
 """
 
 from __future__ import annotations
@@ -121,6 +123,7 @@ class Keys:
     before_id : stands before the id in the key of a session hash; a closing brace stands behind it
     session_pattern : a glob that matches session hashes only
     index, sweeper, schemas : keys that are told of above
+    of_tokens : the key of tokens, and one in the same slot of a cluster that never exists
     """
 
     def __init__(self, prefix: str, window_seconds: float) -> None:
@@ -128,7 +131,8 @@ class Keys:
         self.server_probe, self.before_id = prefix + PROBE_KEY, f"{prefix}:{{"
         self.session_pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", prefix) + ":{*}"
         self.index, self.sweeper, self.schemas = f"{prefix}:index", f"{prefix}:sweeper", f"{prefix}:schemas"
-        self._due = f"{prefix}:due:"
+        self._due, tokens = f"{prefix}:due:", f"{prefix}:tokens"
+        self.of_tokens = tokens, f"{self.server_probe}:{{{tokens}}}"
 
     def session(self, session_id: str) -> str:
         """Return the key of the session hash."""
@@ -254,6 +258,7 @@ RESCHEDULE = Script("reminders/reschedule", writes=True)
 FORGET = Script("reminders/forget", writes=True)
 ACQUIRE_LEASE = Script("reminders/acquire_lease", writes=True)
 ANNOUNCE = Script("announce", writes=True, retry=0.1)
+TOKEN_KEY = Script("token_key", writes=True)
 
 
 # -- Arguments and replies of the scripts as the contract's types.

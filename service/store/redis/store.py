@@ -211,6 +211,11 @@ class RedisStore:
         reply = await self._run(scripts.ANNOUNCE, (self._keys.schemas,), (reader, round(seconds * 1000)))
         return [frozenset(int(number) for number in each.split()[1:] if number.isdigit()) for each in reply[1]]
 
+    async def token_key(self, new: bytes) -> bytes:
+        reply = await self._run(scripts.TOKEN_KEY, self._keys.of_tokens, (new,), replicated=True)
+        key: bytes = reply[1]
+        return key
+
     async def ping(self) -> None:
         """Return if the store can commit now; the first time also log the warnings.
 
