@@ -208,7 +208,7 @@ class Session:
         ----------
         decision : what ``act`` returned, or the arm; none for points. That of a fallback is not sent
         outcome : ``loss``, ``reward``, ``goal``, ``losses`` or ``gradient``, in the session's unit; ``event_id``,
-            ``slot`` and ``segment`` of the decision where no action says them
+            ``slot`` and ``segment`` of the decision, or its ``token``, where no action says them
 
         Returns
         -------

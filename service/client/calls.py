@@ -189,6 +189,7 @@ class Action:
     slot, arm, label, probability, x, query_points : as the service says; None where they don't apply
     segment : that the act named
     event_id : names the decision in reports: the same id counts once, however often it is reported
+    token : for the page, which reports its clicks by it; None unless the session has tokens
     is_fallback : whether the service did not answer in time, and this is what the caller named for that case
     error : why it did not
     """
@@ -201,6 +202,7 @@ class Action:
     query_points: list[list[float]] | None = None
     segment: str | None = None
     event_id: str = ""
+    token: str | None = None
     is_fallback: bool = False
     error: BanditsError | None = field(default=None, repr=False, compare=False)
 
@@ -352,15 +354,17 @@ def actions_of(answer: Mapping[str, Any], key: str, body: Mapping[str, Any]) -> 
 
 
 def _action_of(answer: Mapping[str, Any], digest: str, segment: str | None) -> Action:
-    arm, label, probability, x, query_points = map(answer.get, ("arm", "label", "probability", "x", "query_points"))
+    names = ("arm", "label", "probability", "x", "query_points", "token")
+    arm, label, probability, x, query_points, token = map(answer.get, names)
     slot, _ = _whole(answer["slot"]), _whole(0 if arm is None else arm)
     points = [] if x is None else [x, *(query_points or ())]
     numbers = [0 if probability is None else probability, *(each for point in points for each in point)]
     are_finite = all(type(each) in {int, float} and abs(each) <= sys.float_info.max for each in numbers)
-    are_typed = isinstance(label, str | None) and all(isinstance(point, list) for point in points)
+    are_texts = isinstance(label, str | None) and isinstance(token, str | None)
+    are_typed = are_texts and all(isinstance(point, list) for point in points)
     if not (are_finite and are_typed and 0 <= numbers[0] <= 1 + 1e-6) or (arm, label, x) == (None, None, None):
         raise ValueError("it names neither an arm nor a point, or has numbers that are none")
-    return Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}")
+    return Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}", token)
 
 
 def _whole(value: Any, most: int = 2**53) -> int:
@@ -394,8 +398,8 @@ VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
 CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals")
 """Fields of a session that may change after its creation, beside its arms."""
-_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates")
-_WHERE = ("event_id", "slot", "segment")
+_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates", "tokens")
+_WHERE = ("event_id", "slot", "segment", "token")
 OUTCOMES = ("loss", "reward", "goal", "losses", "gradient", VOID)
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -442,6 +446,7 @@ class SessionOptions(TypedDict, total=False):
     decision_log: Mapping[str, Any] | None
     updates: Mapping[str, Any] | None
     goals: Mapping[str, float] | None
+    tokens: bool
 
 
 class ArmChanges(TypedDict, total=False):
@@ -488,12 +493,14 @@ class FeedbackOptions(TypedDict, total=False):
 class Where(TypedDict, total=False):
     """Which decision an event is about, as far as the action does not say it.
 
-    ``event_id``: the event counts once, however often it is sent; ``slot``, ``segment``: of the decision.
+    ``event_id``: the event counts once, however often it is sent; ``slot``, ``segment``: of the decision; or the
+    ``token`` that says all of that.
     """
 
     event_id: str | None
     slot: int | None
     segment: str | None
+    token: str | None
 
 
 class Outcome(Where, total=False):
@@ -564,13 +571,15 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
         raise TypeError("report exactly one of loss, reward, goal, losses and gradient")
     where = {name: fields.get(name) for name in _WHERE}
     if isinstance(decision, Action):
-        of_action = {"event_id": decision.event_id or None, "slot": decision.slot, "segment": decision.segment}
+        of_action = {name: getattr(decision, name) or None for name in _WHERE}
         where = {name: of_action[name] if where[name] is None else where[name] for name in _WHERE}
         if decision.is_fallback:
             return None
         decision = None if decision.x is not None else decision.choice
     if str(where["event_id"]).startswith(FALLBACK_ID):
         return None
+    if where["token"] is not None:
+        decision, where["segment"] = None, None
     if decision is None:
         where["slot"] = None
     else:
@@ -586,7 +595,7 @@ def differs(found: SessionView, options: Mapping[str, Any], refusal: ApiError) -
         bool((options.keys() - {"learner", *CHANGEABLE}) & {each.get("field") for each in refusal.errors})
         or (options["learner"].get("arms") is not None) != bool(found.arms)
         or any(not _same(value, found.learner.get(name)) for name, value in learner.items())
-        or any(not _same(value, found.fields.get(name)) for name, value in named.items())
+        or any(not _same(value or None, found.fields.get(name) or None) for name, value in named.items())
     )
 
 

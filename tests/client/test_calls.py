@@ -19,6 +19,23 @@ def test_an_action_says_what_to_show_and_its_feedback_counts_once(shop):
     assert shop.view().feedbacks == 1
 
 
+def test_an_action_of_a_session_with_tokens_is_reported_by_its_token(bandits):
+    shop = bandits.sessions.create(**CLICKS, tokens=True)
+    actions = shop.acts(4)
+
+    assert shop.act(fallback="hat").token
+    assert shop.feedback(actions[0], loss=0).applied == 1
+    assert shop.feedback(token=actions[0].token, loss=0).duplicates == 1
+    assert shop.feedback(token=actions[1].token, loss=0).applied == 1
+    assert shop.report(actions[2], loss=0, event_id="another")
+    assert shop.void(token=actions[3].token)
+    assert bandits.flush(5)
+    assert (shop.view().feedbacks, shop.view()["voided"], shop.view()["tokens"]) == (3, 1, True)
+    assert shop.feedback(token=actions[2].token, loss=0).duplicates == 1
+    with pytest.raises(InvalidRequestError, match="invalid_token"):
+        shop.feedback(token="nothing", loss=0)
+
+
 def test_several_actions_come_in_one_call(shop):
     assert [each.slot for each in shop.acts(3)] == [1, 2, 3]
 
