@@ -9,21 +9,23 @@ from html import escape
 
 from delayed_bandits import AsyncBandits
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 
 ITEMS = ["hat", "scarf", "shoes"]
-bandits = AsyncBandits(os.environ.get("DELAYED_BANDITS_URL", "http://127.0.0.1:8000"))
+SERVICE = os.environ.get("DELAYED_BANDITS_URL", "http://127.0.0.1:8000")
+bandits = AsyncBandits(SERVICE)
 shop = bandits.session("shop")
 
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Have the session before the first visitor comes, and send the last clicks before the end."""
+    """Have the session before the first visitor comes."""
     await bandits.sessions.ensure(
         "shop",
         learner={"kind": "multiscale_tsallis", "arms": ITEMS},
         reward_range=[0, 1],
         expiry={"after_seconds": 1800, "default_reward": 0},
+        tokens=True,
     )
     yield
     await bandits.close()
@@ -34,16 +36,11 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/", response_class=HTMLResponse)
 async def page() -> str:
-    """Show an item. Without the service this is the fallback, and nothing is learned from it."""
+    """Show an item, whose click the browser reports. Without the service this is the fallback, without a token."""
     action = await shop.act(fallback=ITEMS[0])
-    return f'<a href="/click/{escape(str(action.label))}/{action.event_id}">Look at this {action.label}!</a>'
-
-
-@app.get("/click/{item}/{event_id}")
-async def click(item: str, event_id: str) -> RedirectResponse:
-    """Report the click, without waiting, and go on to the item; reloading this counts once."""
-    shop.report(item, reward=1, event_id=event_id)
-    return RedirectResponse(f"/items/{item}")
+    item, token = escape(str(action.label)), action.token or ""
+    link = f'<a href="/items/{item}" data-bandit-token="{token}">Look at this {item}!</a>'
+    return f'<script src="{SERVICE}/v1/clicks.js"></script>{link}'
 
 
 @app.get("/items/{item}")
