@@ -31,13 +31,14 @@ COMMANDS = {
     "sessions": "list, show, create, pause, resume and delete sessions",
     "export": "write sessions to files",
     "import": "create sessions from such files",
+    "feed": "report the events of a file",
     "evaluate": "estimate from a decision log how another policy would have done",
     "version": "print versions",
 }
 """What may stand first, and what it does."""
 WORDS = COMMANDS.keys() - {"serve", "evaluate"}
 """Those that ``commands`` runs."""
-WITHOUT_SERVER = {"export", "import", "sessions", "version"}
+WITHOUT_SERVER = {"export", "feed", "import", "sessions", "version"}
 """Those that only call a service."""
 
 

@@ -36,9 +36,9 @@ ServiceError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 # -- What all errors have in common, and how wrong fields are named.
 
@@ -101,6 +101,8 @@ class ServiceError(Exception):
     title: ClassVar[str]
     retry: ClassVar[bool] = False
     """Whether the same request may succeed soon: the answer then carries ``Retry-After``."""
+    fields: Mapping[str, Any] = {}
+    """What the answer says beside all else."""
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 A line is ``{"item": "hat", "order": "o-17", "amount": 39.9}``. The order is the event's id, so a
 batch that is read again after a crash counts once. Move the queue's offset where a batch is acknowledged.
+Lines that are no purchase are skipped and counted: a queue brings them again after each restart.
 """
 
 from __future__ import annotations
@@ -19,18 +20,28 @@ BATCH = 500
 HIGHEST_AMOUNT = 200.0
 
 
-def batches(lines: Iterable[str]) -> Iterator[list[dict[str, object]]]:
-    """Make events of lines; an amount above the highest counts as the highest."""
-    while some := [json.loads(line) for line in itertools.islice(lines, BATCH)]:
-        yield [
-            {"label": each["item"], "reward": min(each["amount"], HIGHEST_AMOUNT), "event_id": each["order"]}
-            for each in some
-        ]
+def event(line: str) -> dict[str, object] | None:
+    """Make an event of a line, None of one that is no purchase; an amount above the highest counts as that."""
+    try:
+        found = json.loads(line)
+        return {
+            "label": str(found["item"]),
+            "reward": min(float(found["amount"]), HIGHEST_AMOUNT),
+            "event_id": str(found["order"]),
+        }
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
+
+
+def batches(lines: Iterable[str]) -> Iterator[list[dict[str, object] | None]]:
+    """Make events of lines, so many at a time."""
+    while some := list(map(event, itertools.islice(lines, BATCH))):
+        yield some
 
 
 def main() -> None:
     """Report all lines."""
-    applied = duplicates = skipped = 0
+    applied = duplicates = skipped = wrong = 0
     with Bandits(os.environ.get("DELAYED_BANDITS_URL", "http://127.0.0.1:8000"), timeout=30) as bandits:
         session = bandits.sessions.ensure(
             "purchases",
@@ -38,15 +49,20 @@ def main() -> None:
             reward_range=[0, HIGHEST_AMOUNT],
             expiry={"after_seconds": 86_400, "default_reward": 0},
         )
-        for events in batches(iter(sys.stdin)):
+        for some in batches(iter(sys.stdin)):
+            events = [each for each in some if each is not None]
+            wrong += len(some) - len(events)
+            if not events:
+                continue
             try:
                 settled = session.feedbacks(events, on_surplus="skip", on_invalid="skip")
             except UnavailableError:
                 sys.exit("the service is away: start again later, from the last offset")
             applied += settled.applied
             duplicates += settled.duplicates
-            skipped += settled.surplus + settled.invalid
-    print(f"{applied} applied, {duplicates} duplicates, {skipped} skipped")
+            skipped += settled.surplus
+            wrong += settled.invalid
+    print(f"{applied} applied, {duplicates} duplicates, {skipped} skipped, {wrong} wrong")
 
 
 if __name__ == "__main__":

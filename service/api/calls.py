@@ -88,6 +88,8 @@ class Call(Request):
 
     posted: dict[str, Any] | None = None
     """The object in the body as it was parsed; None without a body."""
+    requests: Requests
+    """What received it, for operations that read their bodies themselves."""
 
     def __init__(
         self, runtime: Runtime, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes]
@@ -178,11 +180,11 @@ class Requests:
         problem: Callable[[Scope, Exception], Response],
     ) -> None:
         self._app, self._runtime, self._admit, self._spans = app, runtime, admit, spans
-        self._limits = json_body.PartLimits.of(runtime.settings)
+        self.limits = json_body.PartLimits.of(runtime.settings)
         routes = [route for route in described.routes if isinstance(route, APIRoute)]
         self._routes = [route for route in routes if route.path.startswith("/v1/")]
         self._operations = table_of(self._routes, Reply)
-        self.hand_over: Callable[[Scope, bytes], Coroutine[Any, Any, Any]] | None = None
+        self.hand_over: Callable[[Scope, Any], Coroutine[Any, Any, Any]] | None = None
         """Returns the answer of the worker that owns the session; None if the call is to be carried out here."""
         self._metrics, self._settings, self._problem = runtime.metrics, runtime.settings, problem
         process = secrets.token_hex(8).encode()  # No other process makes the same ids.
@@ -375,8 +377,11 @@ class Requests:
         values, errors = scope["path_params"] | query, [*found]
         field = operation.body
         if field is not None and field.reader is not None:
+            call.requests = self
             values[field.name] = await field.reader(call, body)
         elif field is not None:
+            if query.get("on_invalid") == "skip":
+                field = field._replace(columns=json_body.each_event)
             is_plain = given.get(b"content-type") == _JSON and len(given) == len(scope["headers"])
             if body and (not is_plain or b"content-encoding" in given):
                 json_body.check_media_type(scope["headers"], body)
@@ -386,7 +391,7 @@ class Requests:
             elif len(body) >= LARGE_INPUT_BYTES:
                 values[field.name] = await self._read_large(call, field, body, errors)
             elif body and (body != b"{}" or field.default is REQUIRED):
-                call.posted, read = json_body.read_small(body, field.columns, self._settings, self._limits)
+                call.posted, read = json_body.read_small(body, field.columns, self._settings, self.limits)
                 values[field.name] = read if read is not None else self._validate(field, call.posted, errors)
             if not scope["path_params"] and isinstance(session := (call.posted or {}).get("session_id"), str):
                 scope[NOTED_IN_SCOPE] = {"session": session}
@@ -400,23 +405,25 @@ class Requests:
         return reply
 
     async def _read_large(self, call: Call, field: Field, body: bytes, errors: list[dict[str, Any]]) -> Any:
-        if field.columns is json_body.plain_events and _KEY not in call.given:
+        if field.columns in (json_body.plain_events, json_body.each_event) and _KEY not in call.given:
             events = await json_body.read_in_pieces(
                 partial(self._read_events, field), self._settings.max_events, body
             )
             if events is not None:
                 return json_body.batch_of(events)
-        call.posted = await run_in_thread(json_body.parse, body, self._limits)
+        call.posted = await run_in_thread(json_body.parse, body, self.limits)
         return await run_in_thread(self._validate, field, call.posted, errors)
 
     def _validate(self, field: Field, posted: dict[str, Any], errors: list[dict[str, Any]]) -> Any:
+        if field.columns is json_body.each_event and (read := field.columns(posted, self._settings)) is not None:
+            return read
         json_body.check_lengths(posted, self._settings)
         return field.validate(posted, ("body",), errors)
 
     def _read_events(self, field: Field, piece: bytes) -> Sequence[Event] | None:
         """Read the events of a piece of a batch; None if anything is wrong with it."""
         try:
-            posted, read = json_body.read_small(piece, field.columns, self._settings, self._limits)
+            posted, read = json_body.read_small(piece, field.columns, self._settings, self.limits)
             batch: Feedbacks | None = read if read is not None else self._validate(field, posted, [])
         except ServiceError:
             return None

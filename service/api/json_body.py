@@ -11,18 +11,21 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any, Literal, NamedTuple
 
 from jiter import from_json
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from starlette.types import Message, Receive
 
 from .. import errors
 from ..cooperative import LARGE_INPUT_BYTES, FairYield
 from ..learners.specs import MAX_COUNT
-from ..models.events import MAX_NAMES, Event, PlainEvents
+from ..models.events import MAX_NAMES, Event, PlainEvents, WrongEvent
 from ..settings import Settings
+from .problems import from_pydantic_errors
 from .schemas import Feedbacks
 
 JSON = "application/json"
@@ -37,6 +40,8 @@ MAX_FIELDS = 100
 Only the ``probabilities`` of a learner have one for each arm.
 """
 MAX_ID = 128
+READ_AT_ONCE = 100
+"""Events read between two pauses."""
 
 _PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{401}")
@@ -281,7 +286,46 @@ def plain_events(posted: Mapping[str, Any], settings: Settings) -> Feedbacks | N
     return None if columns is None else batch_of(columns)
 
 
-def batch_of(events: Sequence[Event]) -> Feedbacks:
+def each_event(posted: Mapping[str, Any], settings: Settings) -> Feedbacks | None:
+    """Read a batch of events, any of which may be wrong; None if the batch itself is."""
+    events = posted.get("events")
+    if type(events) is not list or len(posted) != 1 or not 0 < len(events) <= settings.max_events:
+        return None
+    columns = _columns(events)
+    return batch_of([read_event(event, settings) for event in events] if columns is None else columns)
+
+
+async def read_each(values: Sequence[Any], settings: Settings) -> Sequence[Event | WrongEvent]:
+    """Read one event or more, as they were parsed, with pauses."""
+    fair_yield, parts = FairYield(), []
+    for start in range(0, len(values), READ_AT_ONCE):
+        piece = values[start : start + READ_AT_ONCE]
+        parts.append(_columns(piece) or [read_event(value, settings) for value in piece])
+        await fair_yield()
+    return parts[0] if len(parts) == 1 else await _joined(parts, fair_yield) or ()
+
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
+
+
+def read_event(value: Any, settings: Settings) -> Event | WrongEvent:
+    """Read one event as it was parsed; what is wrong with it is told if somebody asks."""
+    try:
+        _check(value, {"losses": settings.max_dim + 1, "gradient": settings.max_dim})
+        return _EVENT.validate_python(value)
+    except (errors.InvalidRequestError, ValidationError) as error:
+        return WrongEvent(partial(_placed, error))
+
+
+def _placed(error: ValidationError | errors.InvalidRequestError, index: int) -> Sequence[errors.FieldError]:
+    """Return what is wrong with the event in this place of its batch."""
+    if isinstance(error, errors.InvalidRequestError):
+        return [replace(each, index=index) for each in error.errors]
+    found = error.errors(include_url=False, include_input=False)
+    return from_pydantic_errors({**each, "loc": ("body", "events", index, *each["loc"])} for each in found).errors
+
+
+def batch_of(events: Sequence[Event | WrongEvent]) -> Feedbacks:
     """Make a batch of events that are checked already."""
     values: Any = events  # Columns are no list: they stand for one.
     return Feedbacks.model_construct(events=values)
@@ -385,12 +429,12 @@ def _pieces(body: bytes) -> Sequence[slice]:
     return [*found, slice(at, end)]
 
 
-async def _joined(parts: Sequence[Sequence[Event]], fair_yield: FairYield) -> Sequence[Event] | None:
+async def _joined(parts: Sequence[Sequence[Any]], fair_yield: FairYield) -> Sequence[Any] | None:
     """Make one batch of several; None where there are none."""
     plain = [part for part in parts if isinstance(part, PlainEvents)]
     if len(plain) == len(parts) and len({part.word for part in plain}) == 1:
         return PlainEvents.joined(plain)
-    events = list[Event]()
+    events = list[Any]()
     for part in parts:
         events += part
         await fair_yield()

@@ -128,7 +128,7 @@ class Problem(Described):
 
 
 def problem_fields(error: errors.ServiceError) -> dict[str, Any]:
-    """Return the fields of a problem: below 10 kB as JSON, and never the input in full."""
+    """Return the fields of a problem: below 10 kB as JSON but for its own ones, and never the input in full."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": error.title,
@@ -145,7 +145,7 @@ def problem_fields(error: errors.ServiceError) -> dict[str, Any]:
         ]
         while len(body["errors"]) > 1 and len(json.dumps(body)) >= errors.MAX_ANSWER:
             body["errors"].pop()
-    return body
+    return {**body, **error.fields}
 
 
 def problem(error: errors.ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ..errors import FieldValueError
 from ..learners.base import Posted
@@ -73,6 +73,36 @@ class Settlement(Described):
     outstanding: int
 
 
+class BulkError(Described):
+    """What is wrong with a line."""
+
+    line: int | None = None
+    """Its number from 1."""
+    index: int | None = None
+    """Instead of it the event's place in ``events``, from 0."""
+    code: str
+    field: str | None = None
+    message: str
+
+
+class BulkSettlement(Described):
+    """How the events of many sessions were settled. A 503 has the same fields, and ``unavailable_lines``."""
+
+    applied: int
+    duplicates: int
+    voided: int | None = None
+    removed: int | None = None
+    surplus: int | None = None
+    invalid: int | None = None
+    """Number of wrong lines, those of unknown sessions among them; but for two, counts of 0 are left out."""
+    errors: list[BulkError] | None = None
+    """What is wrong with them, 20 errors at most."""
+    invalid_lines: list[int] | None = None
+    """Their numbers, 1,000 at most."""
+    invalid_indexes: list[int] | None = None
+    """Instead of them for a JSON body."""
+
+
 # -- What clients post.
 
 
@@ -132,6 +162,15 @@ class Clicks(Posted):
     model_config = ConfigDict(json_schema_extra=_as_posted)
 
     events: Annotated[list[Click], Field(min_length=1, max_length=100)]
+
+
+_ANY_EVENT = {"description": "An event of a session, with its ``session_id``. Wrong ones are skipped."}
+
+
+class BulkFeedbacks(Posted):
+    """Events of many sessions: each as of one, with its ``session_id``. Those of one session are a batch."""
+
+    events: Annotated[list[Annotated[Any, WithJsonSchema(_ANY_EVENT)]], Field(min_length=1)]
 
 
 class ChangeSession(Posted):

@@ -46,7 +46,7 @@ from .calls import (
     view_of,
 )
 from .connection import AsyncConnection
-from .reporter import OnError, ReportCounts, Reporter, ReportRules
+from .reporter import Event, OnError, ReportCounts, Reporter, ReportRules
 
 SESSIONS = "/v1/sessions"
 
@@ -99,6 +99,16 @@ class AsyncCalls(AsyncConnection):
         call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"), traced=not key)
         settlement = read(lambda answer: settlement_of(answer, len(sent)), await self.call(call))
         return replace(settlement, fallbacks=len(events) - len(sent))
+
+    async def settle_many(
+        self, events: Sequence[Mapping[str, Any]], options: FeedbackOptions, traced: bool = False
+    ) -> Settlement:
+        """Send events of many sessions in one call; those with ids may be sent again."""
+        said = [{**event, VOID: True} if VOID in event else event for event in events]
+        key = None if all("event_id" in event for event in events) else uuid.uuid4().hex
+        content, timeout = encode({"events": said}), options.get("timeout")
+        call = Call("POST", "/v1/feedbacks", content, key=key, timeout=timeout, traced=traced)
+        return read(lambda answer: settlement_of(answer, len(events)), await self.call(call))
 
     async def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> AsyncIterator[T]:
         """Yield the items of all pages, which list them in the field ``items``.
@@ -549,7 +559,7 @@ class AsyncBandits:
         target = target_of(url, api_key, timeout, max_retries, verify, trust_env)
         self._calls = AsyncCalls(target, transport)
         self._report_calls = Calls(target, report_transport)
-        self._reporter = Reporter(self._report_calls.settle, reports or ReportRules(), on_error)
+        self._reporter = Reporter(self._report_calls, reports or ReportRules(), on_error)
         self.sessions = AsyncSessions(self._calls, self._reporter)
 
     def session(self, session_id: str) -> AsyncSession:
@@ -565,6 +575,26 @@ class AsyncBandits:
             for an id of another form.
         """
         return AsyncSession(session_id, self._calls, self._reporter)
+
+    async def feedbacks(self, events: Sequence[Event], **options: Unpack[FeedbackOptions]) -> Settlement:
+        """Send events of many sessions, and wait until they are settled: of each session all, or none.
+
+        Parameters
+        ----------
+        events : each as its session takes it, with its ``session_id``; wrong ones and surplus are skipped
+        options : ``timeout`` (seconds for this call with all its attempts)
+
+        Returns
+        -------
+        How they were settled; ``errors`` has ``{"index", "code", "field", "message"}`` of the first wrong ones.
+
+        Raises
+        ------
+        NoAnswerError, ApiError
+            where no answer came in time, the service refused, or some sessions could not be written: the same
+            events may be sent again, and those with an ``event_id`` count once.
+        """
+        return await self._calls.settle_many(events, options, traced=True)
 
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - waits in a thread
         """Send the reports that wait.

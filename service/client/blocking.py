@@ -46,7 +46,7 @@ from .calls import (
     view_of,
 )
 from .connection import Connection
-from .reporter import OnError, ReportCounts, Reporter, ReportRules
+from .reporter import Event, OnError, ReportCounts, Reporter, ReportRules
 
 SESSIONS = "/v1/sessions"
 
@@ -99,6 +99,16 @@ class Calls(Connection):
         call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"), traced=not key)
         settlement = read(lambda answer: settlement_of(answer, len(sent)), self.call(call))
         return replace(settlement, fallbacks=len(events) - len(sent))
+
+    def settle_many(
+        self, events: Sequence[Mapping[str, Any]], options: FeedbackOptions, traced: bool = False
+    ) -> Settlement:
+        """Send events of many sessions in one call; those with ids may be sent again."""
+        said = [{**event, VOID: True} if VOID in event else event for event in events]
+        key = None if all("event_id" in event for event in events) else uuid.uuid4().hex
+        content, timeout = encode({"events": said}), options.get("timeout")
+        call = Call("POST", "/v1/feedbacks", content, key=key, timeout=timeout, traced=traced)
+        return read(lambda answer: settlement_of(answer, len(events)), self.call(call))
 
     def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> Iterator[T]:
         """Yield the items of all pages, which list them in the field ``items``.
@@ -545,7 +555,7 @@ class Bandits:
     ) -> None:
         target = target_of(url, api_key, timeout, max_retries, verify, trust_env)
         self._calls = Calls(target, transport)
-        self._reporter = Reporter(self._calls.settle, reports or ReportRules(), on_error)
+        self._reporter = Reporter(self._calls, reports or ReportRules(), on_error)
         self.sessions = Sessions(self._calls, self._reporter)
 
     def session(self, session_id: str) -> Session:
@@ -561,6 +571,26 @@ class Bandits:
             for an id of another form.
         """
         return Session(session_id, self._calls, self._reporter)
+
+    def feedbacks(self, events: Sequence[Event], **options: Unpack[FeedbackOptions]) -> Settlement:
+        """Send events of many sessions, and wait until they are settled: of each session all, or none.
+
+        Parameters
+        ----------
+        events : each as its session takes it, with its ``session_id``; wrong ones and surplus are skipped
+        options : ``timeout`` (seconds for this call with all its attempts)
+
+        Returns
+        -------
+        How they were settled; ``errors`` has ``{"index", "code", "field", "message"}`` of the first wrong ones.
+
+        Raises
+        ------
+        NoAnswerError, ApiError
+            where no answer came in time, the service refused, or some sessions could not be written: the same
+            events may be sent again, and those with an ``event_id`` count once.
+        """
+        return self._calls.settle_many(events, options, traced=True)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Send the reports that wait.

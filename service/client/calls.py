@@ -61,13 +61,14 @@ class ApiError(BanditsError):
     errors : ``{"index", "field", "message"}`` of what was wrong
     request_id : by which the service's log names the request
     retry_after : seconds that the service asks to wait, 60 at most
+    problem : the answer; one to events of many sessions has ``unavailable_lines`` where some were not settled
     """
 
     def __init__(
         self, status: int, problem: Mapping[str, Any], request_id: str | None = None, retry_after: float = 0.0
     ) -> None:
         self._made_of = (status, problem, request_id, retry_after)
-        self.status = status
+        self.status, self.problem = status, problem
         self.code = problem["code"] if isinstance(problem.get("code"), str) else UNKNOWN
         self.detail = str(problem.get("detail") or problem.get("title") or "")
         self.indexes: Sequence[int] = problem.get("indexes") or ()
@@ -228,7 +229,10 @@ class Action:
 
 @dataclass(frozen=True)
 class Settlement:
-    """How events were settled, in numbers of events; ``fallbacks`` were not sent."""
+    """How events were settled, in numbers of events; ``fallbacks`` were not sent.
+
+    ``errors`` say what is wrong with the first events that were skipped, if they are of many sessions.
+    """
 
     applied: int = 0
     duplicates: int = 0
@@ -238,6 +242,7 @@ class Settlement:
     updated: int = 0
     invalid: int = 0
     invalid_indexes: tuple[int, ...] = ()
+    errors: tuple[Mapping[str, Any], ...] = ()
     fallbacks: int = 0
     slot: int = 0
     outstanding: int = 0
@@ -298,7 +303,8 @@ def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes)
             raise BadAnswerError(f"the answer of {url} is no JSON object: {content[:80]!r}")
     if is_success:
         return found
-    read(lambda problem: [_whole(index) for index in problem.get("indexes") or ()], found)
+    named = ("indexes", "unavailable_lines")
+    read(lambda problem: [_whole(index) for name in named for index in problem.get(name) or ()], found)
     wait = headers.get("Retry-After", "")
     try:
         seconds = float(wait) if wait.isdecimal() else parsedate_to_datetime(wait).timestamp() - time.time()
@@ -332,11 +338,11 @@ def view_of(answer: Mapping[str, Any]) -> SessionView:
 def settlement_of(answer: Mapping[str, Any], sent: int) -> Settlement:
     """Read the settlement of so many events."""
     counts = {name: _whole(answer[name]) for name in COUNTS if name in answer or name in COUNTS[:2]}
-    if sum(counts.values()) != sent:
+    if sum(counts.values()) + len(answer.get("unavailable_lines", ())) != sent:
         raise ValueError(f"its counts don't sum to the {sent} events that were sent")
     counts |= {name: _whole(answer.get(name, 0)) for name in ("slot", "outstanding")}
     where = tuple(_whole(index, sent - 1) for index in answer.get("invalid_indexes", ()))
-    return Settlement(**counts, invalid_indexes=where)
+    return Settlement(**counts, invalid_indexes=where, errors=tuple(map(dict, answer.get("errors", ()))))
 
 
 def actions_of(answer: Mapping[str, Any], key: str, body: Mapping[str, Any]) -> list[Action]:

@@ -11,10 +11,10 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import util
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from .attempts import REPEATED, backoff
 from .calls import (
@@ -26,7 +26,9 @@ from .calls import (
     FeedbackOptions,
     QueueFullError,
     Settlement,
+    api_error,
     encode,
+    settlement_of,
 )
 from .connection import OPEN
 
@@ -91,8 +93,18 @@ class ReportCounts:
 
 
 OnError: TypeAlias = Callable[[ReportError], None]
-Settle: TypeAlias = Callable[[str, Sequence[Event], FeedbackOptions, str], Settlement]
-"""Sends events of a session with an Idempotency-Key, and blocks until they are settled."""
+
+
+class ReportCalls(Protocol):
+    """Sends events, and blocks until they are settled."""
+
+    def settle(
+        self, session_id: str, events: Sequence[Event], options: FeedbackOptions, key: str = ""
+    ) -> Settlement:
+        """Send events of a session with an Idempotency-Key."""
+
+    def settle_many(self, events: Sequence[Event], options: FeedbackOptions) -> Settlement:
+        """Send events of many sessions, all with ids."""
 
 
 @dataclass
@@ -101,11 +113,13 @@ class Batch:
 
     Attributes
     ----------
+    size : bytes of their JSON
     failing_since : when its first call failed
     """
 
     events: list[Event]
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    size: int = 0
     failing_since: float | None = None
 
 
@@ -166,6 +180,7 @@ class Lane:
                 event, size = self._waiting.popleft()
                 events.append(event)
                 room -= size + 1
+            self._batches[0].size = self._rules.max_batch_bytes - room
         return self._batches[0]
 
     def finish(self, now: float, *rest: Sequence[Event]) -> int:
@@ -188,13 +203,15 @@ class Lane:
 _log = logging.getLogger("delayed_bandits.client")
 TOLD_EVERY = 60.0
 """Seconds between two lines about an outage."""
+ALONE_SECONDS = 60.0
+"""For so long each session has calls of its own after a call for many was refused: older services have no such."""
 
 
 class Reporter:
     """Takes reports at once and sends them later; those that are dropped are logged where nobody asks for them."""
 
-    def __init__(self, settle: Settle, rules: ReportRules, on_error: OnError | None) -> None:
-        self._settle, self._rules = settle, rules
+    def __init__(self, calls: ReportCalls, rules: ReportRules, on_error: OnError | None) -> None:
+        self._calls, self._rules = calls, rules
         self._on_error = on_error or _logged
         self.reset()
         OPEN.add(self)
@@ -209,6 +226,7 @@ class Reporter:
         self._thread: threading.Thread | None = None
         self._closed_at = math.inf
         self._told_at, self._fallbacks = -math.inf, 0
+        self._alone_until = -math.inf
 
     def tell(self, session_id: str, error: BaseException, fallbacks: int) -> None:
         """Log a call that failed, and so many actions of fallbacks; no more than a line a minute."""
@@ -294,8 +312,11 @@ class Reporter:
 
     def _run(self) -> None:
         try:
-            while (lane := self._next()) is not None:
-                self._send(lane)
+            while lanes := self._next():
+                if len(lanes) > 1:
+                    self._send_many(lanes)
+                else:
+                    self._send(lanes[0])
         except BaseException:
             with self._lock:
                 self._thread = None
@@ -304,30 +325,79 @@ class Reporter:
                 self._sends()
             _log.exception("a thread that sends reports failed, and another goes on")
 
-    def _next(self) -> Lane | None:
-        """Wait for a session whose next call is due; None once nothing waits, which ends the thread."""
+    def _next(self) -> list[Lane]:
+        """Wait for sessions whose reports are due, those of one call; none if nothing waits: it ends the thread."""
         with self._lock:
             while self._lanes:
-                lane = min(self._lanes.values(), key=lambda each: each.due_at)
-                if (wait := lane.due_at - time.monotonic()) <= 0:
-                    return lane
-                self._changed.wait(wait)
+                now, first = time.monotonic(), min(self._lanes.values(), key=lambda each: each.due_at)
+                if first.due_at > now:
+                    self._changed.wait(first.due_at - now)
+                    continue
+                found, events, size = [first], len(first.head().events), first.head().size
+                for lane in self._lanes.values() if now >= self._alone_until else ():
+                    if lane is not first and lane.due_at <= now:
+                        events += len(lane.head().events)
+                        size += lane.head().size
+                        if events > self._rules.max_batch or size > self._rules.max_batch_bytes:
+                            break
+                        found.append(lane)
+                return found
             self._thread = None
-            return None
+            return []
 
     def _send(self, lane: Lane) -> None:
         with self._lock:
             batch, left = lane.head(), self._closed_at - time.monotonic()
         options: FeedbackOptions = {"on_surplus": "skip", "timeout": min(self._rules.call_timeout, left)}
         try:
-            settled = self._settle(lane.session_id, batch.events, options, batch.key)
+            settled = self._calls.settle(lane.session_id, batch.events, options, batch.key)
         except BaseException as error:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
+        self._count(settled)
+        self._end(lane)
+
+    def _count(self, settled: Settlement) -> None:
         with self._lock:
             for name in ("applied", "duplicates", "surplus", "removed", "voided", "updated"):
                 setattr(self._counts, name, getattr(self._counts, name) + getattr(settled, name))
-            self._end(lane)
+
+    def _send_many(self, lanes: Sequence[Lane]) -> None:
+        """Send the first batches of several sessions in one call."""
+        with self._lock:
+            batches, left = [lane.head() for lane in lanes], self._closed_at - time.monotonic()
+        places = [(lane, event) for lane, batch in zip(lanes, batches, strict=True) for event in batch.events]
+        events = [{**event, "session_id": lane.session_id} for lane, event in places]
+        failed, settled, unsettled = BanditsError(), Settlement(), list[int]()
+        try:
+            settled = self._calls.settle_many(events, {"timeout": min(self._rules.call_timeout, left)})
+        except BaseException as error:
+            if isinstance(error, ApiError) and error.status not in {401, *REPEATED}:
+                self._alone_until = time.monotonic() + ALONE_SECONDS
+                return
+            failed = error if isinstance(error, BanditsError) else BanditsError(repr(error))
+            unsettled = list(range(len(events)))
+            if isinstance(error, ApiError) and (named := error.problem.get("unavailable_lines")):
+                with suppress(ValueError, TypeError, LookupError):
+                    part = [unsettled[each] for each in named]
+                    settled, unsettled = settlement_of(error.problem, len(events)), part
+        self._count(settled)
+        again = {id(places[index][0]) for index in unsettled}
+        told = {each.get("index"): each for each in settled.errors}
+        for index in settled.invalid_indexes:
+            lane, event = places[index]
+            if id(lane) not in again:
+                self._drop(lane.session_id, [event], _refusal(told.get(index, {})))
+        for lane, batch in zip(lanes, batches, strict=True):
+            if id(lane) in again:
+                self._failed(lane, batch, failed)
+            else:
+                self._end(lane)
+        with self._lock:  # What failed together is sent again together.
+            waiting = [lane for lane in lanes if id(lane) in again]
+            latest = max((lane.due_at for lane in waiting), default=0.0)
+            for lane in waiting:
+                lane.due_at = latest
 
     def _failed(self, lane: Lane, batch: Batch, error: BanditsError) -> None:
         now, count = time.monotonic(), len(batch.events)
@@ -370,6 +440,13 @@ class Reporter:
             self._on_error(ReportError(session_id, events, error))
         except BaseException:
             _log.exception("on_error failed")
+
+
+def _refusal(told: Mapping[str, Any]) -> ApiError:
+    """Return the error of an event that was skipped, by what is told of it."""
+    code = told.get("code", "invalid_request")
+    detail = ": ".join(str(told[name]) for name in ("field", "message") if name in told)
+    return api_error(404 if code == "unknown_session" else 422, {"code": code, "detail": detail})
 
 
 def _logged(dropped: ReportError) -> None:

@@ -159,6 +159,7 @@ WORDS = {
     "sessions": ".sessions",
     "export": ".transfer",
     "import": ".transfer",
+    "feed": ".feed",
     "version": ".run",
 }
 """Word of the command line to the module that has its ``Command``, under the word in capitals."""

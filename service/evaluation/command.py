@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flag_parser import FlagParser
-from .logs import FORMATS, LogFileError, Outcomes, match, parquet_module, read_entries
+from ..row_files import FORMATS, LogFileError, parquet_module
+from .logs import Outcomes, match, read_entries
 
 MIN_EFFECTIVE = 50.0
 """Effective sample size below which an interval would promise more than it holds."""

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import ast
 import csv
-import gzip
-import itertools
 import json
 import math
-import zlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import encoding_of, install
+from ..row_files import NUMBERS, LogFileError, is_absent, read_rows
 
 # -- Entries.
 
 Entry = Mapping[str, Any]
 """Fields by name, as the service answers them, without those that are null."""
 OUTCOMES = ("applied", "updated", "voided", "removed", "expired")
-CHOSEN_BY_CLIENTS = ("label", "segment", "event_id")
-ABSENT = frozenset({"nan", "na", "n/a", "null", "none", "<na>"})
-"""What programs write into a cell without a value."""
 ROUNDING = 1e-9
 """By so much may a probability exceed 1: sums of floats do, and so do logs of version 1.0.0."""
 MOST = 2**53
@@ -47,7 +40,7 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     ValueError, TypeError, OverflowError
         for values that no decision log has.
     """
-    entry = {name: _read(name, value) for name, value in fields.items() if not _is_absent(name, value)}
+    entry = {name: _read(name, value) for name, value in fields.items() if not is_absent(name, value)}
     if "kind" not in entry:
         raise ValueError("an entry has a kind")
     if not 0 < entry.get("probability", 1) <= 1 + ROUNDING:
@@ -55,12 +48,6 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     if entry.get("outcome", "applied") not in OUTCOMES:
         raise ValueError(f"outcome: {entry['outcome']!r} is none of {', '.join(OUTCOMES)}")
     return entry
-
-
-def _is_absent(name: str, value: Any) -> bool:
-    if isinstance(value, str):
-        return value == "" or (value.strip().lower() in ABSENT and name not in CHOSEN_BY_CLIENTS)
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _read(name: str, value: Any) -> Any:
@@ -96,7 +83,6 @@ def _labels(value: Any) -> list[str]:
     return list(value)
 
 
-NUMBERS = frozenset({"probability", "loss", "reward"})
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("slot", "eligible", "count"), partial(_whole, least=1)),
     "arm": _whole,
@@ -107,17 +93,14 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 # -- Files.
 
-FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet")
-NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
 NO_ENTRY = "not an entry of a decision log"
 
 
-class LogFileError(Exception):
-    """The file can't be read; the text says why."""
-
-
 def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
-    """Yield the entries of a decision log, in order; text may be UTF-8 or UTF-16, and packed with gzip.
+    """Yield the entries of a decision log, in order, from what ``read_rows`` reads.
+
+    A line of JSON may have one entry or a page of them, as the service answers them. Of a table empty cells are
+    fields that an entry does not have.
 
     Parameters
     ----------
@@ -127,92 +110,18 @@ def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
     Raises
     ------
     LogFileError
-        for a file of no such format or that can't be read, one with something that is no entry, or parquet without
-        pyarrow.
+        for a file that can't be read, or one with something that is no entry.
     """
-    form = (form or path.name.lower().removesuffix(".gz").rpartition(".")[2]).lower()
-    if form not in FORMATS:
-        raise LogFileError(f"{path}: name the format, one of {', '.join(FORMATS)}")
-    try:
-        if form == "parquet":
-            yield from _parquet(path)
-            return
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        opened = gzip.open if packed else open
-        with opened(path, "rb") as file:
-            encoding = encoding_of(file.read(4))
-        with opened(path, "rt", encoding=encoding, newline="") as lines:
-            yield from (_csv if form in {"csv", "tsv"} else _jsonl)(path, lines)
-    except UnicodeDecodeError as error:
-        raise LogFileError(f"{path}: neither UTF-8 nor UTF-16") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise LogFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _jsonl(path: Path, lines: Iterable[str]) -> Iterator[Entry]:
-    """Yield the entries of a file, one or a page of them a line, as the service answers them."""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for _, where, value in read_rows(path, form):
         try:
-            value = json.loads(line)
+            if isinstance(value, Exception):
+                raise value
             rows = value["decisions"] if isinstance(value, dict) and "decisions" in value else value
-            yield from map(entry_of, rows if isinstance(rows, list) else [rows])
-        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise LogFileError(f"{path}, line {number}: {NO_ENTRY}{_why(error)}") from error
-
-
-def _csv(path: Path, lines: Iterable[str]) -> Iterator[Entry]:
-    """Yield the entries of a table with a column for each field, named in the first line.
-
-    Commas, semicolons or tabs separate cells, by the first line; if no commas do, numbers may have decimal ones.
-    Empty cells are fields that an entry does not have.
-    """
-    lines = iter(lines)
-    first = next(lines, "")
-    separator = max(",;\t", key=first.count)
-    rows = csv.DictReader(itertools.chain([first], lines), delimiter=separator, restkey="")
-    rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
-    try:
-        for row in rows:
-            if "" in row:
-                raise ValueError("more cells than columns")
-            if separator != ",":
-                row |= {name: (row[name] or "").replace(",", ".") for name in NUMBERS & row.keys()}
-            yield entry_of(row)
-    except UnicodeDecodeError:
-        raise
-    except (ValueError, TypeError, ArithmeticError, csv.Error) as error:
-        raise LogFileError(f"{path}, line {rows.line_num}: {NO_ENTRY}{_why(error)}") from error
-
-
-def _why(error: Exception) -> str:
-    """Return what was wrong with an entry; of JSON where."""
-    return f" ({error})" if type(error) in {ValueError, json.JSONDecodeError} else ""
-
-
-def parquet_module() -> Any:
-    """Return ``pyarrow.parquet``.
-
-    Raises
-    ------
-    LogFileError
-        where it is not installed.
-    """
-    try:
-        return import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise LogFileError(NEEDS_EXTRA) from error
-
-
-def _parquet(path: Path) -> Iterator[Entry]:
-    parquet = parquet_module()
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches():
-            yield from map(entry_of, batch.to_pylist())
-    except (ValueError, TypeError, ArithmeticError) as error:
-        raise LogFileError(f"{path}: not a parquet file of a decision log{_why(error)}") from error
+            entries = list(map(entry_of, rows if isinstance(rows, list) else [rows]))
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
+            why = f" ({error})" if type(error) in {ValueError, json.JSONDecodeError} else ""
+            raise LogFileError(f"{path}, {where}: {NO_ENTRY}{why}") from error
+        yield from entries
 
 
 # -- Outcomes.

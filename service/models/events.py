@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from ..cooperative import FairYield
-from ..errors import MAX_INDEXES, FieldValueError
+from ..errors import MAX_INDEXES, FieldError, FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, shown_as_is, whole
 from ..store.base import DIGEST_BYTES
@@ -205,8 +205,8 @@ class OneArmEvent(_Event):
     """The token of the decision, instead of ``arm``, ``segment``, ``slot`` and ``event_id``: a decision counts
     once."""
 
-    word: ClassVar[Literal["loss", "reward", "goal"]]
-    """The name of the field with the number, or with the goal that stands for one."""
+    word: ClassVar[Literal["loss", "reward", "goal", "void"]]
+    """The name of the field with the number, or of that in its place."""
 
     @property
     def digest(self) -> bytes | None:
@@ -270,6 +270,18 @@ class Click(Posted):
         return GoalEvent.model_construct(token=self.token, goal=self.goal or "").opened()
 
 
+class VoidEvent(OneArmEvent):
+    """A decision that was never shown, in the session's own word or without knowing it."""
+
+    word: ClassVar = "void"
+    void: Literal[True]
+    """In place of a loss, reward, losses or gradient of null; over points without an arm."""
+
+    @property
+    def value(self) -> None:
+        return None
+
+
 class LossesEvent(_Event):
     """f(x) and f at the query points, in their order: dim + 1 losses of one slot."""
 
@@ -287,6 +299,7 @@ _TAGS = {
     "gradient": "GradientEvent",
     "goal": "GoalEvent",
     "reward": "RewardEvent",
+    "void": "VoidEvent",
     "arm": "ArmEvent",
 }
 EVENT_TAGS = frozenset(_TAGS.values())
@@ -303,9 +316,19 @@ Event = Annotated[
     | Annotated[RewardEvent, Tag("RewardEvent")]
     | Annotated[GoalEvent, Tag("GoalEvent")]
     | Annotated[LossesEvent, Tag("LossesEvent")]
-    | Annotated[GradientEvent, Tag("GradientEvent")],
+    | Annotated[GradientEvent, Tag("GradientEvent")]
+    | Annotated[VoidEvent, Tag("VoidEvent")],
     Discriminator(_shape),
 ]
+
+
+class WrongEvent(NamedTuple):
+    """Stands in a batch for an event that does not match the schema, where such events are skipped."""
+
+    errors: Callable[[int], Sequence[FieldError]]
+    """What is wrong with it, told its place in the batch."""
+    digest: None = None
+    segment: None = None
 
 
 def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any:

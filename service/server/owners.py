@@ -33,7 +33,7 @@ from zlib import crc32
 from starlette.types import Scope
 
 from ..errors import OverloadedError
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, WAITED
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, PART, WAITED
 from .pool import Board
 
 if TYPE_CHECKING:
@@ -138,8 +138,10 @@ class Owners:
 
     # What others own.
 
-    async def hand_over(self, scope: Scope, body: bytes) -> tuple[Any, ...] | None:
+    async def hand_over(self, scope: Scope, body: bytes | list[Any]) -> tuple[Any, ...] | None:
         """Let the owner of its session carry a call out; None if it is to be carried out here.
+
+        The body is a list of events where the call is a part of another.
 
         Raises
         ------
@@ -153,6 +155,8 @@ class Owners:
         if owner == self._worker or (connection := self._connection_to(owner)) is None:
             return None
         request = {name: scope.get(name, "") for name in _KEPT}
+        if PART in scope:
+            request[PART] = scope[PART]
         request["headers"] = [header for header in scope["headers"] if header[0] in _READ]
         if self._spans is not None:
             request["headers"] += self._spans.headers()
@@ -250,8 +254,10 @@ class Owners:
             connection.say(number, answer)
 
 
-def _counts_once(scope: Scope, body: bytes) -> bool:
+def _counts_once(scope: Scope, body: bytes | list[Any]) -> bool:
     """Return whether a request counts once however often it is carried out: by its key or the ids of its events."""
+    if isinstance(body, list):
+        return len(scope[PART]) > 1 or all(event.get("token") or event.get("event_id") for event in body)
     if any(name == b"idempotency-key" for name, _ in scope["headers"]):
         return bool(scope["method"] != "DELETE")
     with suppress(ValueError, LookupError, TypeError, AttributeError):

@@ -12,13 +12,31 @@ import numpy as np
 from pydantic_core import to_json
 
 from ..commit.batch import Applied, Draft, Ended, Operation, Settled
+from ..cooperative import COMPACT
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
-from ..errors import MAX_INDEXES, ExpiredTokenError, FieldError, InvalidRequestError, SurplusFeedbackError
+from ..errors import (
+    MAX_INDEXES,
+    MAX_LISTED,
+    MAX_MESSAGE,
+    ExpiredTokenError,
+    FieldError,
+    InvalidRequestError,
+    SurplusFeedbackError,
+)
 from ..learners.base import Information
 from ..learners.specs import MAX_NAMED, named
-from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, Surplus
+from ..models.events import (
+    Event,
+    GoalEvent,
+    GradientEvent,
+    LossesEvent,
+    OneArmEvent,
+    PlainEvents,
+    Surplus,
+    WrongEvent,
+)
 from ..serialization.records import Learned
 from ..store.base import DIGEST_BYTES
 from .act import check_segments
@@ -45,7 +63,7 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     losses = run.params.losses
     if not isinstance(event, OneArmEvent):
         raise InvalidRequestError.of(losses.word, f"this session's learner takes one {losses.word} of one arm")
-    if event.word not in (losses.word, "goal"):
+    if event.word not in (losses.word, "goal", "void"):
         raise InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
     if event.segment is not None:
         check_segments(run)
@@ -102,6 +120,8 @@ def _point_feedback(event: Event, run: PointRun) -> PointFeedback:
     """Take losses, or a gradient, as the learner wants them."""
     dim, takes_losses = run.learner.dim, run.learner.information is Information.LOSSES
     name, length = ("losses", dim + 1) if takes_losses else ("gradient", dim)
+    if isinstance(event, OneArmEvent) and (event.word, event.arm, event.label) == ("void", None, None):
+        return PointFeedback(np.empty(0), is_void=True)
     if not isinstance(event, LossesEvent if takes_losses else GradientEvent):
         what = f"{length} losses of one slot" if takes_losses else f"a gradient of length {length}"
         raise InvalidRequestError.of(name, f"this session's learner takes {what}")
@@ -160,7 +180,7 @@ async def judge(
     Parameters
     ----------
     event_ids : digest of each event's id; None for one without
-    feedback : each event as the run takes it; None for one that does not fit
+    feedback : each event as the run takes it; a list of what is wrong with one that does not fit
     at_once : events between two pauses
     """
     run, updates = draft.run, draft.run.params.updates
@@ -170,7 +190,7 @@ async def judge(
     for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
         if not index % at_once:
             await draft.fair_yield()
-        if each is None:
+        if isinstance(each, list):
             invalid.append(index)
             continue
         value = None if event_id is None else judged.event_ids.get(event_id, draft.value_of(event_id))
@@ -212,17 +232,20 @@ class SettleFeedback(Operation):
 
     reports_events: ClassVar[bool] = True
 
-    events: Sequence[Event]
+    events: Sequence[Event | WrongEvent]
     on_surplus: Surplus | None
     """None: skip in sessions with expiry, refuse in others."""
     single: bool = False
     """Errors name no index: the request is one event."""
     skips_invalid: bool = False
-    """Whether events that do not fit the session are skipped; else the request is refused."""
+    """Whether events that are wrong, or do not fit the session, are skipped; else the request is refused."""
     by_browser: bool = False
     """Whether they are clicks that browsers report: a token that has expired is refused, and not surplus."""
     is_trial: bool = False
     """Whether they are only judged."""
+
+    tells_errors: bool = False
+    """Whether the answer tells what is wrong with the first that are skipped."""
 
     @property
     def weight(self) -> int:
@@ -235,7 +258,7 @@ class SettleFeedback(Operation):
         return dict.fromkeys(getattr(event, "segment", None) or "" for event in self.events)
 
     async def check(self, draft: Draft) -> Sequence[Any]:
-        """Read every event as the session's run takes it; None for those skipped as they do not fit.
+        """Read every event as the session's run takes it; of those skipped as they do not fit, the errors.
 
         Plain events that fit are read as their losses alone.
 
@@ -262,16 +285,19 @@ class SettleFeedback(Operation):
         feedback: list[Any] = []
         for index, event in enumerate(events):
             try:
-                if isinstance(event, OneArmEvent) and event.token is not None:
+                if isinstance(event, WrongEvent):
+                    feedback.append([*event.errors(index)] if len(errors) < MAX_LISTED else [])
+                    errors += feedback[-1]
+                elif isinstance(event, OneArmEvent) and event.token is not None:
                     feedback.append(by_token(event, draft, parse, by_browser=self.by_browser))
                 else:
                     feedback.append(parse(event, run))
             except ExpiredTokenError:
                 feedback.append(None)
             except InvalidRequestError as error:
-                feedback.append(None)
                 kind = kind or type(error)
-                errors += [replace(each, index=None if self.single else index) for each in error.errors]
+                feedback.append([replace(each, index=None if self.single else index) for each in error.errors])
+                errors += feedback[-1]
                 if len(errors) >= MAX_INDEXES and not self.skips_invalid:
                     break
             await draft.fair_yield()
@@ -325,6 +351,11 @@ class SettleFeedback(Operation):
         parts = [f'"{outcome}":{count}' for outcome, count in outcomes.items()]
         if self.skips_invalid:
             parts.append(f'"invalid_indexes":{to_json(judged.invalid[:MAX_INDEXES]).decode()}')
+        if judged.invalid and self.tells_errors:
+            wrong = [each for index in judged.invalid[:MAX_LISTED] for each in feedback[index]][:MAX_LISTED]
+            cut = slice(MAX_MESSAGE)
+            named = [{"index": e.index, "field": e.field[cut], "message": e.message[cut]} for e in wrong]
+            parts.append(f'"errors":{COMPACT.encode(named)}')
         ledger = run.ledger
         body = f'{{{",".join(parts)},"slot":{ledger.slot},"outstanding":{ledger.outstanding}}}'
         return Applied(body.encode(), judged.event_ids, has_changed, False, outcomes, delays)
@@ -387,7 +418,7 @@ class SettleFeedback(Operation):
         goals, losses, counts = list(run.params.goals.values()), run.params.losses, list(run.ledger.goals)
         for index in sorted([*judged.applied, *judged.updated, *judged.removed]):
             event, each, known = self.events[index], feedback[index], judged.updated.get(index)
-            if isinstance(event, OneArmEvent):
+            if isinstance(event, OneArmEvent) and isinstance(run, ArmRun):  # A void event names no arm of points.
                 outcome = "removed" if index in removed else "voided" if each.is_void else "applied"
                 value, slot, before = event.value if each.goal is None else goals[each.goal], event.slot, None
                 if each.goal is None and isinstance(event, GoalEvent):

@@ -185,7 +185,6 @@ async def test_events_that_do_not_fit_are_skipped_on_request_and_can_be_sent_aga
     skipped = await client.post(f"{path}/feedbacks?on_invalid=skip", json={"events": events})
     again = await client.post(f"{path}/feedback", json={"label": "a", "loss": 1, "event_id": "2"})
     none = await client.post(f"{path}/feedbacks?on_invalid=skip", json={"events": events[2:3]})
-    wrong = await client.post(f"{path}/feedbacks?on_invalid=skip", json={"events": [{"label": 1, "loss": 1}]})
     misspelt = await client.post(f"{path}/feedbacks?on_invalid=ignore", json={"events": events})
 
     assert (refused.status_code, refused.json()["indexes"]) == (422, [0, 1, 3])
@@ -193,7 +192,46 @@ async def test_events_that_do_not_fit_are_skipped_on_request_and_can_be_sent_aga
     assert skipped.json() == expected | {"outstanding": 1}
     assert again.json()["applied"] == 1
     assert (none.json()["invalid"], none.json()["invalid_indexes"]) == (0, [])
-    assert (wrong.status_code, misspelt.status_code) == (422, 422)
+    assert misspelt.status_code == 422
+
+
+WRONG = [
+    {"arm": 0, "loss": 0.5, "colour": "red"},
+    {"arm": 0, "loss": "1"},
+    {"label": 1, "loss": 0.5},
+    None,
+    [],
+    {"arm": 0},
+    {"arm": 0, "losses": [0.5] * 2000},
+    {"arm": 0, "void": False},
+    {"arm": 0, "void": True, "loss": 0.5},
+]
+
+
+@pytest.mark.parametrize("size", [20, 3000])
+async def test_every_wrong_event_is_skipped_on_request(client, create, size):
+    path = await create(learner={"kind": "dexp3", "n_arms": 1})
+    await client.post(f"{path}/acts", json={"count": 1000})
+    right = [{"arm": 0, "loss": 0.5, "event_id": f"e{n}" * 3} for n in range(size - 1)]
+    events = [*right, {"arm": 0, "void": True}]
+    for place, wrong in zip(range(0, size, 2), WRONG, strict=False):
+        events[place] = wrong
+    places = list(range(0, 2 * len(WRONG), 2))
+
+    refused = await client.post(f"{path}/feedbacks", json={"events": events})
+    assert refused.status_code == 422
+    whole = {"content": b'{"events": 5}', "headers": {"Content-Type": "application/json"}}
+    for body in (b"no json", b'{"events": 5}', b'{"events": []}', b'{"events": [1], "more": 1}'):
+        whole["content"] = body
+        assert (await client.post(f"{path}/feedbacks?on_invalid=skip", **whole)).status_code == 422
+    headers = {"Idempotency-Key": "k"}
+    for more in ({}, {"headers": headers}):
+        answer = await client.post(
+            f"{path}/feedbacks?on_invalid=skip&on_surplus=skip", json={"events": events}, **more
+        )
+        found = answer.json()
+        assert (answer.status_code, found["invalid"], found["invalid_indexes"]) == (200, len(WRONG), places)
+    assert found["duplicates"] == min(size - len(WRONG) - 1, 1000)
 
 
 async def test_up_to_a_thousand_indexes_are_named_in_less_than_ten_kilobytes(client, create):

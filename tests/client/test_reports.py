@@ -60,7 +60,11 @@ def test_what_waits_is_sent_after_an_interval():
 
 def test_one_session_does_not_wait_for_another():
     def answer(request):
-        return problem(500, "state_corrupt") if "/bad/" in request.url.path else settled(request)
+        bad = [place for place, event in enumerate(events(request)) if event.get("session_id") == "bad"]
+        if bad:
+            done = len(events(request)) - len(bad)
+            return problem(503, "store_unavailable", unavailable_lines=bad, applied=done, duplicates=0)
+        return problem(500, "internal_error") if "/bad/" in request.url.path else settled(request)
 
     bandits, _ = scripted(answer, reports=client.ReportRules(interval=0.0, close_timeout=0.1))
     bandits.session("bad").report("hat", loss=1)
@@ -284,3 +288,106 @@ def test_what_waits_is_sent_however_the_process_ends(service, end, reports):
         settled = http.post("/v1/sessions/s/feedbacks", json={"events": events}).json()
 
     assert (len(said), settled["duplicates"]) == (reports, reports)
+
+
+# -- Reports of many sessions in one call.
+
+
+def report_each(bandits, count, **outcome):
+    for number in range(count):
+        assert bandits.session(f"s{number}").report("hat", **(outcome or {"loss": 1}))
+
+
+def test_reports_of_a_thousand_sessions_go_in_two_calls():
+    bandits, script = scripted(settled, reports=client.ReportRules(interval=1000.0))
+    report_each(bandits, 1000)
+    bandits.flush(SECONDS)
+    bandits.session("a").void("hat")
+    bandits.session("b").report("hat", loss=1)
+    bandits.close()
+
+    assert [len(events(request)) for request in script.requests] == [500, 500, 2]
+    assert {request.url.path for request in script.requests} == {"/v1/feedbacks"}
+    sent = [event for request in script.requests[:2] for event in events(request)]
+    assert {event["session_id"] for event in sent} == {f"s{number}" for number in range(1000)}
+    assert events(script.requests[2])[0]["void"] is True
+    assert (bandits.reports.applied, bandits.reports.waiting) == (1002, 0)
+
+
+def test_a_service_without_the_call_gets_them_session_by_session():
+    def answer(request):
+        return problem(404, "not_found") if request.url.path == "/v1/feedbacks" else settled(request)
+
+    bandits, script = scripted(answer, reports=LATER)
+    report_each(bandits, 3)
+    bandits.flush(SECONDS)
+    report_each(bandits, 3)
+    bandits.close()
+
+    paths = [request.url.path for request in script.requests]
+    assert (paths.count("/v1/feedbacks"), len(paths), bandits.reports.applied) == (1, 7, 6)
+
+
+def test_wrong_reports_of_many_sessions_are_dropped_and_told(dropped):
+    told = [
+        {"index": 0, "code": "unknown_session", "message": "no such session"},
+        {"index": 2, "code": "invalid_request", "field": "label", "message": "no such arm"},
+    ]
+    answer = {"applied": 1, "duplicates": 0, "invalid": 2, "errors": told, "invalid_indexes": [0, 2]}
+    bandits, _ = scripted(httpx.Response(200, json=answer), on_error=dropped.append, reports=LATER)
+    report_each(bandits, 3)
+    bandits.close()
+
+    assert [(each.session_id, type(each.error)) for each in dropped] == [
+        ("s0", client.UnknownSessionError),
+        ("s2", client.InvalidRequestError),
+    ]
+    assert "label: no such arm" in str(dropped[1].error)
+    assert (bandits.reports.applied, bandits.reports.dropped, bandits.reports.waiting) == (1, 2, 0)
+
+
+def test_only_the_sessions_that_were_not_settled_are_sent_again():
+    partly = {"unavailable_lines": [1], "applied": 2, "duplicates": 0}
+    bandits, script = scripted(*[problem(503, "store_unavailable", **partly)] * 3, settled, reports=LATER)
+    report_each(bandits, 3)
+    bandits.close()
+
+    assert {request.url.path for request in script.requests} == {"/v1/feedbacks", "/v1/sessions/s1/feedbacks"}
+    assert (bandits.reports.applied, bandits.reports.waiting) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (200, {"applied": 1, "duplicates": 0}),
+        (200, {"applied": 2}),
+        (503, {"applied": 3, "duplicates": 0, "unavailable_lines": [0]}),
+        (503, {"applied": 1, "duplicates": 0, "unavailable_lines": [2]}),
+    ],
+)
+def test_an_answer_to_many_that_is_none_fails_the_call(status, answer):
+    bandits, script = scripted(*[httpx.Response(status, json=answer)] * 3, settled, reports=LATER)
+    report_each(bandits, 2)
+    bandits.close()
+
+    assert len({request.content for request in script.requests}) == 1
+    assert len(script.requests) > 3
+    assert (bandits.reports.applied, bandits.reports.waiting) == (2, 0)
+
+
+def test_many_sessions_of_a_real_service_are_settled(bandits, dropped):
+    names = [f"s{number}" for number in range(20)]
+    for name in names:
+        bandits.sessions.create(name, **CLICKS).acts(2)
+    for name in names:
+        bandits.session(name).report("hat", loss=0.5)
+        bandits.session(name).void("shoes")
+    bandits.session("none").report("hat", loss=0.5)
+    assert bandits.flush(SECONDS)
+
+    counts = bandits.reports
+    assert (counts.applied + counts.surplus + counts.voided, counts.dropped, counts.waiting) == (40, 1, 0)
+    sent = [{"session_id": name, "label": "hat", "loss": 0.5} for name in names]
+    settlement = bandits.feedbacks([*sent, {"session_id": "none", "arm": 0, "loss": 1}])
+    assert settlement.invalid_indexes == (20,)
+    assert settlement.errors[0]["code"] == "unknown_session"

@@ -57,11 +57,14 @@ def run(tmp_path_factory):
 @pytest.mark.quick
 def test_a_purchase_that_is_read_twice_counts_once(run):
     lines = "".join(json.dumps(each) + "\n" for each in PURCHASES)
-    assert run("consumer.py", text=lines) == ["0 applied, 0 duplicates, 10 skipped"]
+    assert run("consumer.py", text=lines) == ["0 applied, 0 duplicates, 10 skipped, 0 wrong"]
 
     run.bandits.session("purchases").acts(200)
-    assert run("consumer.py", text=lines) == ["8 applied, 2 duplicates, 0 skipped"]
-    assert run("consumer.py", text=lines) == ["0 applied, 10 duplicates, 0 skipped"]
+    wrong = (
+        'torn {\n[]\n{"item": "hat", "order": "o", "amount": null}\n{"item": "pen", "order": "p", "amount": 1}\n'
+    )
+    assert run("consumer.py", text=lines + wrong) == ["8 applied, 2 duplicates, 0 skipped, 4 wrong"]
+    assert run("consumer.py", text=lines) == ["0 applied, 10 duplicates, 0 skipped, 0 wrong"]
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from service.errors import OverloadedError
 from service.server import owners as module
 from service.server.owners import OLD_SECONDS, SILENT_SECONDS, Owners
 from service.server.pool import Board
-from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, WAITED
+from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, PART, WAITED
 from tests.support.api_keys import ADMIN, KEYS, bearer
 from tests.support.http import http_client
 from tests.support.real_redis import RedisServer
@@ -170,6 +170,34 @@ async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_o
         task.cancel()
 
 
+@pytest.mark.parametrize(
+    ("events", "part", "again"),
+    [([{"event_id": "e"}], ["s"], True), ([{}], ["s"], False), ([{}], ["s", b"key", b"body"], True)],
+)
+async def test_a_part_of_a_call_goes_to_its_owner_with_its_events(
+    two: Two, events: list[Any], part: list[Any], again: bool
+) -> None:
+    async def settle(_: Any, body: Any) -> Any:
+        return 200, [], repr(body).encode()
+
+    two.second.answer = settle
+    assert await two.ask(body=events, **{PART: part})  # type: ignore[arg-type]
+    assert (two.answer[2], two.second.begun[0][PART]) == (repr(events).encode(), part)
+
+    async def die(_scope: Any, _body: bytes) -> None:
+        two.connection().transport.abort()
+        await asyncio.Event().wait()
+
+    two.second.answer = die
+    if again:
+        assert not await two.ask(body=events, **{PART: part})  # type: ignore[arg-type]
+    else:
+        with pytest.raises(OverloadedError, match="send it again"):
+            await two.ask(body=events, **{PART: part})  # type: ignore[arg-type]
+    for task in two.second.server.server_state.tasks:
+        task.cancel()
+
+
 async def test_what_an_owner_has_not_begun_at_its_death_is_done_here(two: Two) -> None:
     two.second.owners._begin = lambda connection, *_: connection.transport.abort()  # type: ignore[method-assign]
 
@@ -268,6 +296,7 @@ async def test_a_process_of_another_user_is_not_talked_to(two: Two, monkeypatch:
 
 CLIENTS = 6
 """Of each worker, at least."""
+ONE_ARM = {"kind": "dexp3", "n_arms": 1}
 SESSION = {"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 1}
 
 
@@ -473,6 +502,75 @@ def test_a_stop_finishes_what_was_handed_over(pool: Callable[..., Workers], own_
         assert [each.result().status_code for each in asked] == [200] * len(clients)
 
     assert workers.service.process.wait(30) == 0
+
+
+def lines_of(names: list[str], number: int) -> bytes:
+    return b"\n".join(
+        json.dumps({"session_id": name, "arm": 0, "loss": 0.5, "event_id": f"e{number}"}).encode() for name in names
+    )
+
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("count", [2, 4])
+def test_events_of_many_sessions_seldom_conflict(pool: Callable[..., Workers], count: int) -> None:
+    """A thousand sessions at random, in calls of fifty on connections of all workers."""
+    workers = pool(count)
+    clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]
+    names = [f"s{n}" for n in range(1000)]
+    for name in names:
+        clients[0].post(
+            f"{created(clients[0], name, learner=ONE_ARM)}/acts", json={"count": 100}
+        ).raise_for_status()
+    before = conflicts(clients[0])
+
+    def report(client: httpx.Client) -> int:
+        chance, applied = random.Random(id(client)), 0
+        for number in range(20):
+            lines = lines_of(chance.sample(names, 50), chance.getrandbits(60))
+            answer = client.post("/v1/feedbacks", content=lines, headers=NDJSON)
+            assert answer.status_code == 200, (number, answer.text)
+            applied += answer.json()["applied"]
+        return applied
+
+    with ThreadPoolExecutor(len(clients)) as threads:
+        assert list(threads.map(report, clients)) == [1000] * len(clients)
+    lost, made = (now - then for now, then in zip(conflicts(clients[0]), before, strict=True))
+
+    assert made > 1000
+    assert lost <= 0.05 * made
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}], ids=["ids", "key"])
+def test_an_owner_killed_in_the_middle_of_parts(
+    pool: Callable[..., Workers], own_redis_server: RedisServer, key: dict[str, str]
+) -> None:
+    workers = pool()
+    client, owner = workers.of(0)[0], workers.process(1)
+    names = [f"s{n}" for n in range(20)]
+    for name in names:
+        client.post(f"{created(client, name, learner=ONE_ARM)}/acts", json={"count": 3}).raise_for_status()
+    lines = lines_of(names, 1).replace(b', "event_id": "e1"', b"") if key else lines_of(names, 1)
+
+    def report() -> httpx.Response:
+        return client.post("/v1/feedbacks", content=lines, headers=NDJSON | key)
+
+    with ThreadPoolExecutor(1) as threads:
+        own_redis_server.freeze()
+        asked = threads.submit(report)
+        wait_until(own_redis_server.has_unread)
+        os.kill(owner, signal.SIGKILL)
+        wait_until(lambda: not alive(owner))
+        own_redis_server.thaw()
+        first = asked.result()
+    again = wait_until(lambda: (answer := report()).status_code == 200 and answer)
+
+    assert first.status_code == 200 or first.json()["unavailable_lines"]
+    assert again.json()["applied" if key else "duplicates"] == len(names)
+    assert {client.get(f"/v1/sessions/{name}").json()["feedbacks"] for name in names} == {1}
 
 
 def keyed_act(client: httpx.Client, path: str, key: str) -> None:

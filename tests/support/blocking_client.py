@@ -19,7 +19,7 @@ OTHERWISE = {
     "    report_transport : the same for reports, whose thread blocks\n": "",
     "        report_transport: httpx.BaseTransport | None = None,\n": "",
     "        self._report_calls = Calls(target, report_transport)\n": "",
-    "self._report_calls.settle": "self._calls.settle",
+    "Reporter(self._report_calls": "Reporter(self._calls",
     "bool:  # noqa: ASYNC109 - waits in a thread": "bool:",
     "await asyncio.to_thread(self._reporter.flush, timeout)": "self._reporter.flush(timeout)",
     "await asyncio.to_thread(self._reporter.close)": "self._reporter.close()",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query
 
+from ...cooperative import COMPACT
 from ...errors import InvalidRequestError
 from ...models.events import Event, PlainEvents, Surplus
 from ...sessions.act import Act as ActOperation
 from ...sessions.feedback import SettleFeedback
-from ...telemetry.logs import WAITED
+from ...telemetry.logs import PART, WAITED
+from ..bulk import NDJSON, read_lines, settle_here, settle_lines
 from ..calls import Call, Reply
 from ..json_body import plain_event, plain_events
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
 from ..runtime import CLIENTS, Logged, access
-from ..schemas import Act, Action, Actions, Acts, Feedbacks, Settlement
+from ..schemas import Act, Action, Actions, Acts, BulkFeedbacks, BulkSettlement, Feedbacks, Settlement
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], responses=PROBLEMS, route_class=CallRoute)
 ANY_ARM = Act()
@@ -32,7 +34,7 @@ OnInvalid = Annotated[
     Literal["refuse", "skip"],
     Query(
         description="What to do with events that do not fit the session (arm, label, slot, range, length): refuse "
-        "the whole request (422), or skip these events. Events that do not match the schema are always refused."
+        "the whole request (422), or skip these events, and those that do not match the schema."
     ),
 ]
 
@@ -95,6 +97,29 @@ async def feedbacks(
     """Report a batch of events: all are applied, or none."""
     operation = SettleFeedback(body.events, on_surplus, skips_invalid=on_invalid == "skip")
     return await _submitted(call, session_id, operation)
+
+
+bulk = APIRouter(prefix="/v1", tags=["slots"], responses=PROBLEMS, route_class=CallRoute)
+_SKIPS = Query(description="Wrong events and surplus are always skipped here.")
+_OF_MANY = describe_answers(BulkSettlement, "settlement_of_many", {200: "How the events were settled"}, keyed=True)
+_OF_MANY["openapi_extra"] = _OF_MANY["openapi_extra"] | {
+    "requestBody": {"content": {NDJSON: {"schema": {"type": "string", "description": "An event in each line."}}}}
+}
+
+
+@bulk.post("/feedbacks", **_OF_MANY)
+@access(CLIENTS, logged=Logged.SAMPLE)
+async def feedbacks_of_many(
+    call: Call,
+    body: Annotated[BulkFeedbacks, Body(openapi_examples=EXAMPLES["events_of_many"]), read_lines],
+    on_surplus: Annotated[Literal["skip"], _SKIPS] = "skip",  # noqa: ARG001 - all else is refused
+    on_invalid: Annotated[Literal["skip"], _SKIPS] = "skip",  # noqa: ARG001
+) -> Reply:
+    """Report events of many sessions: those of each are applied, or none of them."""
+    events: Any = body.events
+    if PART in call.scope:
+        return Reply(COMPACT.encode(await settle_here(call.runtime, call.scope, events)).encode())
+    return await settle_lines(call, events)
 
 
 async def _submitted(call: Call, session_id: str, operation: ActOperation | SettleFeedback) -> Reply:

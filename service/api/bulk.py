@@ -1,0 +1,272 @@
+"""Events of many sessions in one call: each line is judged alone, and each session's lines are one batch.
+
+They are taken apart where they arrive. Each part is a call of its session's own, which its owner carries out; parts
+are independent of each other, and whoever sends the whole body again settles none twice, by ids or by a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
+
+from jiter import from_json
+from starlette.types import Scope
+
+from .. import errors
+from ..cooperative import COMPACT, LARGE_INPUT_BYTES, FairYield, joined, json_chunks, run_in_thread, wait_in_queue
+from ..models.events import Idempotency, WrongEvent, digest, digest_of
+from ..models.specification import is_id
+from ..sessions.feedback import SettleFeedback
+from ..telemetry.logs import PART, WAITED
+from . import json_body
+from .calls import IDEMPOTENCY_KEY, Call, Reply
+from .problems import from_pydantic_errors, problem_fields
+from .runtime import Runtime
+from .schemas import BulkFeedbacks
+
+NDJSON = "application/x-ndjson"
+MAX_LINES, READ_AT_ONCE = 10_000, 16
+"""Events of a call, and lines read between two pauses."""
+COUNTS = ("applied", "updated", "duplicates", "voided", "removed", "surplus", "invalid")
+"""Of an answer, in their order; it has the first and the third also if they are 0."""
+WRONG = errors.InvalidRequestError.code
+
+# -- What a body has: the events of each session, and what is an event of none.
+
+_LINE = re.compile(rb"[ \t\r\n]*([^\n]+)")
+
+
+class Part(NamedTuple):
+    """The events of one session, in their order."""
+
+    places: list[int]
+    """Numbers of the lines."""
+    events: list[dict[str, Any]]
+    """As they were parsed, without the session."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """The lines of a body, or the events of one that is JSON, by session."""
+
+    word: str
+    """What numbers them: ``line``, from 1, or ``index``, from 0."""
+    parts: dict[str, Part] = field(default_factory=dict)
+    nameless: list[Any] = field(default_factory=list)
+    """Events without an id or a token, which is one."""
+    told: list[dict[str, Any]] = field(default_factory=list)
+    """What is wrong with lines."""
+    invalid: list[int] = field(default_factory=list)
+    """Numbers of wrong lines."""
+
+    def refuse(self, place: int, message: str, name: str = "") -> None:
+        """Note a line that is no event of any session."""
+        self.invalid.append(place)
+        self.tell(place, WRONG, message, name)
+
+    def tell(self, place: int, code: str, message: str, name: str = "") -> None:
+        """Note what is wrong with a line."""
+        if len(self.told) >= 5 * errors.MAX_LISTED:
+            self.told = sorted(self.told, key=itemgetter(self.word))[: errors.MAX_LISTED]
+        named = {"field": name} if name and not name.startswith("events[") else {}
+        self.told.append({self.word: place, "code": code, **named, "message": message})
+
+
+async def read_lines(call: Call, body: bytes) -> BulkFeedbacks:
+    """Read a body; the events of what is returned are ``Lines``, or those of a part that was handed over.
+
+    Raises
+    ------
+    ServiceError
+        for one of another media type, with too many events, or that is declared as JSON and is none.
+    """
+    if PART in call.scope:
+        return BulkFeedbacks.model_construct(events=cast("Any", body))
+    is_json = json_body.check_media_type(call.scope["headers"], body, (NDJSON,)) == json_body.JSON
+    found, count, fair_yield = Lines("index" if is_json else "line"), 0, FairYield()
+    async for place, value in (_events if is_json else _lines)(call, body):
+        count += 1
+        if not count % READ_AT_ONCE:
+            await fair_yield()
+        if count > MAX_LINES:
+            raise errors.PayloadTooLargeError(f"One call may have {MAX_LINES} events")
+        if isinstance(value, errors.InvalidRequestError):
+            found.refuse(place, value.detail.replace("The body", "The line").replace("line 1, ", ""))
+        elif not isinstance(value, dict):
+            found.refuse(place, "must be a JSON object")
+        elif not isinstance(session_id := value.pop("session_id", None), str):
+            found.refuse(place, "the session of the event, as text", "session_id")
+        else:
+            if (part := found.parts.get(session_id)) is None:
+                part = found.parts[session_id] = Part([], [])
+            part.places.append(place)
+            part.events.append(value)
+            if value.get("event_id") is None and value.get("token") is None:
+                found.nameless.append(value)
+    events: Any = found
+    return BulkFeedbacks.model_construct(events=events)
+
+
+async def _events(call: Call, body: bytes) -> AsyncIterator[tuple[int, Any]]:
+    """Yield the events of a JSON object as they were parsed, with their places."""
+    posted, values = None, None
+    if len(body) < LARGE_INPUT_BYTES:
+        posted = json_body.parse_small(body)
+    else:
+        values = await json_body.read_in_pieces(_piece, MAX_LINES, body)
+    if values is None:
+        posted = posted or await run_in_thread(json_body.parse, body, call.requests.limits)
+        wrong: list[dict[str, Any]] = []
+        read = cast("Any", call.operation.body).validate(posted, ("body",), wrong)
+        if wrong:
+            raise from_pydantic_errors(wrong)
+        values = read.events
+    for each in enumerate(values):
+        yield each
+
+
+def _piece(piece: bytes) -> Any:
+    return (json_body.parse_small(piece) or {}).get("events")
+
+
+async def _lines(call: Call, body: bytes) -> AsyncIterator[tuple[int, Any]]:
+    """Yield what lines say, or the error that one is, with their numbers."""
+    # Without its last blank lines each search ends at the next line, and at none twice.
+    body, number, limits = body.rstrip(), 1, call.requests.limits
+    at = len(BOM_UTF8) if body.startswith(BOM_UTF8) else 0
+    for line in _LINE.finditer(body, at):
+        number += body.count(b"\n", at, line.start(1))
+        at, text = line.span(1)[0], line[1]
+        try:
+            if len(text) < LARGE_INPUT_BYTES:
+                yield number, json_body.read_small(text, None, call.runtime.settings, limits)[0]
+            else:
+                yield number, await run_in_thread(json_body.parse, text, limits)
+        except errors.InvalidRequestError as error:
+            yield number, error
+
+
+# -- Each part settled as a call of its session's own.
+
+BEGUN_AT_ONCE, PART_WEIGHT, MOST_UNDER_WAY = 100, 10, 100
+"""Events whose parts begin in one pass of the event loop, what a part adds to these, and parts under way."""
+
+
+async def settle(call: Call, session_id: str, events: list[Any], key: Idempotency | None) -> Mapping[str, Any]:
+    """Settle events of a session that a call's body names, where its owner is; surplus and wrong ones are skipped.
+
+    Parameters
+    ----------
+    call : of an operation that reads its body itself
+    session_id : which a session can have
+    events : as they were parsed
+    key : under which the settlement is stored; None where there is none
+
+    Returns
+    -------
+    The settlement, or the problem, which has a ``code``; ``replayed`` says whether an earlier call got it.
+    """
+    scope = {**call.scope, "path": "/v1/feedbacks", "query_string": b"", "path_params": {"session_id": session_id}}
+    scope[PART] = (session_id, *(key or ()))
+    answer = None
+    if call.requests.hand_over is not None:
+        try:
+            answer = await call.requests.hand_over(scope, events)
+        except errors.ServiceError as error:
+            return problem_fields(error)
+    found: Mapping[str, Any] = from_json(answer[2]) if answer else await settle_here(call.runtime, scope, events)
+    return found
+
+
+async def settle_here(runtime: Runtime, scope: Scope, events: list[Any]) -> Mapping[str, Any]:
+    """Settle what ``settle`` describes in this worker."""
+    session_id, *digests = scope[PART]
+    read = await json_body.read_each(events, runtime.settings)
+    operation = SettleFeedback(read, "skip", skips_invalid=True, tells_errors=True)
+    operation.idempotency = Idempotency(*digests) if digests else None
+    operation.waited = scope.get(WAITED, 0.0)
+    try:
+        answer = await runtime.sessions.submit(session_id, operation)
+    except errors.ServiceError as error:
+        runtime.metrics.problems[error.code]()
+        return problem_fields(error)
+    found: dict[str, Any] = from_json(await joined(answer.body, FairYield()))
+    return found | {"replayed": answer.replayed}
+
+
+async def settle_lines(call: Call, lines: Lines) -> Reply:
+    """Settle all lines, session by session and all at the same time.
+
+    Raises
+    ------
+    InvalidRequestError
+        where an event could count twice if the call is sent again; nothing is settled then.
+    StoreUnavailableError
+        where the events of some sessions were not settled; it names their lines.
+    """
+    given, fair_yield, most = await call.idempotency(), FairYield(), call.runtime.settings.max_events
+    for value in lines.nameless if given is None and len(lines.parts) > 1 else ():
+        if not isinstance(json_body.read_event(value, call.runtime.settings), WrongEvent):
+            text = "events of several sessions need an event_id each, or the call needs this header"
+            raise errors.InvalidRequestError.of(IDEMPOTENCY_KEY, text)
+        await fair_yield()
+    if any(len(part.places) > most for part in lines.parts.values()):
+        raise errors.PayloadTooLargeError(f"One session may have {most} events in a call")
+    counts, unavailable, failed = Counter(invalid=len(lines.invalid)), list[int](), list[Mapping[str, Any]]()
+    prefix = "" if call.api_key is None else call.api_key.session_prefix
+    room, replayed = asyncio.Semaphore(MOST_UNDER_WAY), list[bool]()
+
+    async def settle_part(session_id: str, part: Part) -> None:
+        if len(failed) >= MOST_UNDER_WAY:  # The store is down: the others would wait for it in vain.
+            found = failed[0]
+        elif is_id(session_id) and session_id.startswith(prefix):
+            key = given
+            if given is not None:
+                asked = await digest_of(json_chunks(part.events, json_body.SORTED), fair_yield)
+                key = Idempotency(digest(session_id, given.key.hex()), asked)
+            found = await settle(call, session_id, part.events, key)
+        else:
+            found = problem_fields(errors.UnknownSessionError())
+        room.release()
+        if "code" not in found:
+            replayed.append(found["replayed"])
+            counts.update({name: found.get(name, 0) for name in COUNTS})
+            lines.invalid += [part.places[index] for index in found["invalid_indexes"]]
+            for each in found.get("errors", ()):
+                lines.tell(part.places[each["index"]], WRONG, each["message"], each["field"])
+        elif found["status"] < 500 or found["code"] == errors.StateCorruptError.code:
+            counts["invalid"] += len(part.places)
+            lines.invalid += part.places
+            for place in part.places[: errors.MAX_LISTED]:
+                lines.tell(place, found["code"], found["detail"])
+        else:
+            failed.append(found)
+            unavailable.extend(part.places)
+
+    begun = 0
+    async with asyncio.TaskGroup() as group:
+        for each in lines.parts.items():
+            await room.acquire()
+            group.create_task(settle_part(*each))
+            begun += PART_WEIGHT + len(each[1].places)
+            if begun >= BEGUN_AT_ONCE:
+                await wait_in_queue()
+                begun = 0
+    answer: dict[str, Any] = {name: counts[name] for name in COUNTS if counts[name] or name in COUNTS[:3:2]}
+    is_brief = call.given.get(b"prefer", b"").lower() == b"return=minimal"
+    if lines.invalid and not is_brief:
+        plural = "indexes" if lines.word == "index" else "lines"
+        answer["errors"] = sorted(lines.told, key=itemgetter(lines.word))[: errors.MAX_LISTED]
+        answer[f"invalid_{plural}"] = sorted(lines.invalid)[: errors.MAX_INDEXES]
+    if failed:
+        text = f"{len(unavailable)} events of {len(failed)} sessions were not settled: send the whole body again"
+        error = errors.StoreUnavailableError(text)
+        error.fields = answer | ({} if is_brief else {"unavailable_lines": sorted(unavailable)})
+        raise error
+    return Reply(COMPACT.encode(answer).encode(), replayed=bool(replayed) and all(replayed))

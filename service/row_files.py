@@ -1,0 +1,177 @@
+"""Rows of files: JSON lines, tables as text, and parquet, packed with gzip or not."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import encoding_of, install
+
+FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet")
+NUMBERS = frozenset({"probability", "loss", "reward"})
+"""Columns whose numbers may have decimal commas, where no commas separate cells."""
+TEXTS = frozenset({"session_id", "label", "segment", "event_id"})
+"""Columns whose cells clients choose: any text is one."""
+ABSENT = frozenset({"nan", "na", "n/a", "null", "none", "<na>"})
+"""What programs write into a cell without a value."""
+NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
+WRONG: tuple[type[Exception], ...] = (ValueError, TypeError, ArithmeticError, csv.Error, RecursionError)
+"""What a row that can't be read is told as."""
+
+
+class LogFileError(Exception):
+    """The file can't be read; the text says why."""
+
+
+class Row(NamedTuple):
+    """One row, or line."""
+
+    number: int
+    """From 1: of a line, or of a table's row below the names of the columns."""
+    where: str
+    value: Any
+    """What a line of JSON says, or cells by column; the error where it is no row."""
+
+
+def form_of(path: Path, form: str | None) -> str:
+    """Return the form of a file: that which is named, or that of its name.
+
+    Raises
+    ------
+    LogFileError
+        for none of ``FORMATS``.
+    """
+    form = (form or path.name.lower().removesuffix(".gz").rpartition(".")[2]).lower()
+    if form not in FORMATS:
+        raise LogFileError(f"{path}: name the format, one of {', '.join(FORMATS)}")
+    return form
+
+
+def is_absent(name: str, value: Any) -> bool:
+    """Return whether the cell of a column has no value."""
+    if isinstance(value, str):
+        return value == "" or (value.strip().lower() in ABSENT and name not in TEXTS)
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def read_rows(path: Path, form: str | None = None) -> Iterator[Row]:
+    """Yield the rows of a file, in order; text may be UTF-8 or UTF-16, and packed with gzip.
+
+    Parameters
+    ----------
+    path : of the file
+    form : one of ``FORMATS``; by default that of the file's name, before ``.gz``
+
+    Raises
+    ------
+    LogFileError
+        for a file of no such format or that can't be read, or parquet without pyarrow.
+    """
+    form = form_of(path, form)
+    with _told(path):
+        if form == "parquet":
+            yield from _parquet(path)
+            return
+        with _opened(path) as file:
+            encoding = encoding_of(file.read(4))
+        with _opened(path, "rt", encoding=encoding, newline="") as lines:
+            yield from (_csv if form in {"csv", "tsv"} else _jsonl)(lines)
+
+
+def digest_of(path: Path) -> str:
+    """Return what stands for the unpacked bytes of a file.
+
+    Raises
+    ------
+    LogFileError
+        for one that can't be read.
+    """
+    found = blake2b(digest_size=16)
+    with _told(path), _opened(path) as file:
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()
+
+
+def _opened(path: Path, mode: str = "rb", **options: Any) -> Any:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return (gzip.open if packed else open)(path, mode, **options)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise LogFileError(f"{path}: neither UTF-8 nor UTF-16") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise LogFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _jsonl(lines: Iterable[str]) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                value = json.loads(line)
+            except WRONG as error:
+                value = error
+            yield Row(number, f"line {number}", value)
+
+
+def _csv(lines: Iterable[str]) -> Iterator[Row]:
+    """Yield the rows of a table whose columns are named in the first line.
+
+    Commas, semicolons or tabs separate cells, by the first line.
+    """
+    lines = iter(lines)
+    first = next(lines, "")
+    separator = max(",;\t", key=first.count)
+    rows = csv.DictReader(itertools.chain([first], lines), delimiter=separator, restkey="")
+    rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+    for number in itertools.count(1):
+        try:
+            value: Any = next(rows)
+            if "" in value:
+                value = ValueError("more cells than columns")
+            elif separator != ",":
+                value |= {name: (value[name] or "").replace(",", ".") for name in NUMBERS & value.keys()}
+        except StopIteration:
+            return
+        except csv.Error as error:
+            value = error
+        yield Row(number, f"line {rows.line_num}", value)
+
+
+def parquet_module() -> Any:
+    """Return ``pyarrow.parquet``.
+
+    Raises
+    ------
+    LogFileError
+        where it is not installed.
+    """
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise LogFileError(NEEDS_EXTRA) from error
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    parquet, numbers = parquet_module(), itertools.count(1)
+    try:
+        batches = parquet.ParquetFile(path).iter_batches()
+        for number, value in zip(numbers, (row for batch in batches for row in batch.to_pylist()), strict=False):
+            yield Row(number, f"row {number}", value)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise LogFileError(f"{path}: not a parquet file ({error})") from error
