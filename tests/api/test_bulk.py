@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 
 import pytest
 
-from service.errors import StoreUnavailableError
+from service.errors import OverloadedError, StoreUnavailableError
 from service.store.memory import MemoryStore
+from service.telemetry.logs import PART
 from tests.support.api_keys import ADMIN, KEYS, SHOP, bearer
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -211,3 +213,52 @@ async def test_large_bodies_are_read_in_pieces(three):
     again["content"] = b'{"events":[%b,{"session_id":"a","event_id":"}, %b"}]}' % (events, b"x" * 9000)
     found = (await three.post("/v1/feedbacks", **again)).json()
     assert (found["duplicates"], found["invalid_indexes"]) == (1000, [1000])
+
+
+async def test_parts_go_to_the_owners_of_their_sessions(three):
+    requests = three._transport.app.requests
+    asked = {}
+
+    async def hand_over(scope, body):
+        name = scope["path_params"].get("session_id")
+        if name is None or name == "a":  # The call itself, and a part, stay.
+            return None
+        asked[name] = body
+        if name == "b":
+            raise OverloadedError("its owner died")
+        kept = ("type", "method", "path", "root_path", "query_string", PART)
+        return await requests.carry_out({each: scope.get(each, "") for each in kept} | {"headers": []}, body)
+
+    requests.hand_over = hand_over
+    lines = [line(name, event_id="1") for name in "abc"]
+    found = (await post(three, *lines, line("c", loss=7, event_id="2"))).json()
+    requests.hand_over = None
+
+    assert asked == {"b": [{"arm": 0, "loss": 0.5, "event_id": "1"}], "c": asked["c"]}
+    assert (found["applied"], found["unavailable_lines"], found["invalid_lines"]) == (2, [2], [4])
+    assert found["errors"][0]["field"] == "loss"
+    assert [(await counts(three, name))[0] for name in "abc"] == [1, 0, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+async def test_a_hundred_sessions_cost_little_more_than_their_commits(client):
+    names = [f"s{n}" for n in range(100)]
+    for name in (*names, "one"):
+        body = {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 100}}
+        assert (await client.post("/v1/sessions", json=body)).status_code == 201
+
+    async def cost(sessions, number):
+        lines = []
+        for name in sessions:
+            acts = {"count": 1000 // len(sessions)}
+            actions = (await client.post(f"/v1/sessions/{name}/acts", json=acts)).json()["actions"]
+            lines += [line(name, each["arm"], event_id=f"{number}-{n}") for n, each in enumerate(actions)]
+        begun = time.process_time()
+        found = (await post(client, *lines)).json()
+        assert found == {"applied": 1000, "duplicates": 0}
+        return time.process_time() - begun
+
+    one = min([await cost(["one"], number) for number in range(7)])
+    many = min([await cost(names, number) for number in range(7)])
+    assert many <= 6 * one
