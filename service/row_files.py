@@ -20,7 +20,7 @@ from . import encoding_of, install
 FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet")
 NUMBERS = frozenset({"probability", "loss", "reward"})
 """Columns whose numbers may have decimal commas, where no commas separate cells."""
-TEXTS = frozenset({"session_id", "label", "segment", "event_id"})
+TEXTS = frozenset({"session_id", "label", "segment", "event_id", "goal", "token"})
 """Columns whose cells clients choose: any text is one."""
 ABSENT = frozenset({"nan", "na", "n/a", "null", "none", "<na>"})
 """What programs write into a cell without a value."""

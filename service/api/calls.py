@@ -38,7 +38,7 @@ from ..errors import InvalidRequestError, NotFoundError, OverloadedError, Payloa
 from ..models.events import PRINTABLE_ASCII, Event, Idempotency, digest, digest_of
 from ..sessions.views import ALL, Rights
 from ..telemetry import logs
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, OWNED
 from ..telemetry.metrics import OTHER
 from . import json_body
 from .path_operations import REQUIRED, Field, PathOperation, table_of
@@ -219,6 +219,8 @@ class Requests:
                 raise NotFoundError
             if operation is not None:
                 body = await self._receive(operation, scope, given, receive)
+                if operation.access.session_of is not None:
+                    scope[OWNED] = operation.access.session_of(body)
                 if scope["method"] == "GET":  # What changes a session takes turns in its queue.
                     await self._turns.wait(scope["path"])
                 if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:

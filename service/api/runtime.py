@@ -83,6 +83,7 @@ class Access(NamedTuple):
     max_body_bytes : largest body, by the settings
     headers : that its answers have in any case, those to refused requests too; None for none
     names_no_session : whether its path looks like that of a session and is not
+    session_of : finds the session in the body, if that names one alone; None if no body does
     of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
     """
 
@@ -94,6 +95,7 @@ class Access(NamedTuple):
     max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes")
     names_no_session: bool = False
     headers: Callable[[Scope, Settings], Sequence[tuple[bytes, bytes]]] | None = None
+    session_of: Callable[[bytes], str | None] | None = None
 
 
 RouteAccess = Sequence[tuple[BaseRoute, Access]]

@@ -33,7 +33,7 @@ from zlib import crc32
 from starlette.types import Scope
 
 from ..errors import OverloadedError
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, PART, WAITED
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, OWNED, PART, WAITED
 from .pool import Board
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ MAX_LOOKED_AT = 1000
 """Connections of clients that are looked at at once, which takes a millisecond."""
 UNKNOWN = "A worker ended; what this request asked may have been done or not: send it again"
 
-_KEPT = ("type", "method", "path", "root_path", "query_string", ID_IN_SCOPE)
+_KEPT = ("type", "method", "path", "root_path", "query_string", "client", ID_IN_SCOPE)
 _READ = frozenset({b"content-type", b"content-encoding", b"idempotency-key"})
 """Headers that calls of a session read."""
 
@@ -148,7 +148,7 @@ class Owners:
         OverloadedError
             if the owner died, may have carried it out, and it would count twice.
         """
-        session_id = scope["path_params"].get("session_id")
+        session_id = scope["path_params"].get("session_id", scope.get(OWNED))
         if session_id is None or scope["method"] in {"GET", "HEAD"}:
             return None
         owner = crc32(session_id.encode()) % self._board.workers
@@ -256,6 +256,8 @@ class Owners:
 
 def _counts_once(scope: Scope, body: bytes | list[Any]) -> bool:
     """Return whether a request counts once however often it is carried out: by its key or the ids of its events."""
+    if OWNED in scope:  # Clicks count once.
+        return True
     if isinstance(body, list):
         return len(scope[PART]) > 1 or all(event.get("token") or event.get("event_id") for event in body)
     if any(name == b"idempotency-key" for name, _ in scope["headers"]):

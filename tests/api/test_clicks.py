@@ -10,6 +10,7 @@ from service.errors import TooManyClicksError
 from service.sessions.clicks import MAX_ADDRESSES, ClickRates
 from service.settings import SecretText
 from service.store.memory import MemoryStore
+from service.telemetry.logs import OWNED
 from service.tokens import read
 
 ORIGIN = {"origin": "https://shop.example", "sec-fetch-site": "cross-site"}
@@ -148,7 +149,7 @@ async def test_the_log_has_the_slot_of_an_event_that_came_by_token(client, creat
     await clicked(client, action["token"])
     entries = (await client.get(f"{path}/decisions")).json()["decisions"]
     event = {"kind": "event", "arm": action["arm"], "reward": 1.0, "outcome": "applied", "slot": 1}
-    assert entries[-1] == event | {"at": entries[-1]["at"]}
+    assert entries[-1] == event | {"at": entries[-1]["at"], "position": 2, "session_id": path.rpartition("/")[2]}
 
 
 # -- Events by token on the routes of services.
@@ -530,3 +531,21 @@ def test_a_bucket_holds_the_tokens_of_a_second(clock):
     rates.take("c", 1)
     rates.take("d", 1)
     assert ClickRates(0).take("a", 10**9) is None
+
+
+async def test_clicks_of_one_session_go_to_its_owner(client, create):
+    paths = [await create(**REWARDS) for _ in range(2)]
+    tokens = [(await acted(client, path))["token"] for path in paths]
+    requests, asked = client._transport.app.requests, []
+
+    async def hand_over(scope, body):
+        asked.append(scope.get(OWNED))
+
+    requests.hand_over = hand_over
+    await clicked(client, tokens[0])
+    await clicked(client, [{"token": each} for each in tokens])
+    await client.get(paths[0])
+    requests.hand_over = None
+
+    assert asked == [paths[0].rpartition("/")[2], None, None]
+    assert [await counts(client, path) for path in paths] == [[1, 0]] * 2

@@ -144,6 +144,14 @@ async def _read_clicks(call: Call, body: bytes) -> Clicks:
         raise from_pydantic_errors({**each, "loc": ("body", *each["loc"])} for each in found) from None
 
 
+def _session_of(body: bytes) -> str | None:
+    """Return the session of all tokens in a body, if it is one; whether they are genuine is looked at later."""
+    tokens = map(read, map(bytes.decode, _TOKEN.findall(body)))
+    found = {token.session_id for token in tokens if token is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+_TOKEN = re.compile(rb"[\w-]{24,}\.[\w-]{22}", re.ASCII)
 _OPEN: dict[str, Any] = {"keyless": True, "logged": Logged.SAMPLE, "headers": _for_pages}
 _EMPTY: dict[str, Any] = {"status_code": 204, "response_class": Response, "response_model": None}
 _ALSO_TEXT = {"requestBody": {"content": {TEXT: {"schema": {"type": "string"}}}}}
@@ -153,7 +161,7 @@ _COUNTED = "The tokens are genuine, whatever became of the clicks"
 @router_of_clicks.post(
     CLICKS, **_EMPTY, response_description=_COUNTED, responses=CLICK_PROBLEMS, openapi_extra=_ALSO_TEXT
 )
-@access(VIEWERS, max_body_bytes=lambda _: MAX_BYTES, **_OPEN)
+@access(VIEWERS, max_body_bytes=lambda _: MAX_BYTES, session_of=_session_of, **_OPEN)
 async def click(
     call: Call, body: Annotated[Clicks, Body(openapi_examples=EXAMPLES["clicks"]), _read_clicks]
 ) -> Reply:
