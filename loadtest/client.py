@@ -89,7 +89,7 @@ class Client:
         if not answer.is_success:
             raise ServiceError(f"{method} {path}: {_problem(answer)}")
         try:
-            return answer.json()
+            return answer.json() if answer.content else None
         except ValueError as error:
             raise ServiceError(f"{method} {path}: the answer is not JSON") from error
 

@@ -241,7 +241,9 @@ def chaos(
     during: Annotated[str | None, flag("Command that runs while the service at --url is loaded.")] = None,
     url: Annotated[str | None, flag("For --during: a running service, or a proxy before it.")] = None,
     outage: Annotated[bool, Option("--outage", help="For --during: the service may be away.")] = False,
-    updates: Annotated[bool, Option("--updates", help="Events name goals, and come again with others.")] = False,
+    updates: Annotated[
+        bool, Option("--updates", help="Events name goals, come again with others, and by token.")
+    ] = False,
     out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
     """Start a service, break it under load, and exit 1 unless all that was acknowledged counts exactly once."""

@@ -233,10 +233,13 @@ def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
     decided = {action["slot"]: (action["arm"], action["probability"]) for action in ledger.actions}
     other = [entry for entry in acts if decided.get(entry["slot"]) != (entry["arm"], entry["probability"])]
     wrong += [f"the log has {entry}" for entry in other[:LISTED]]
-    last = {entry.get("event_id"): entry.get(ledger.word) for entry in events}
+    by_slot = {event["slot"]: name for name, event in ledger.events.items() if "token" in event}
+    for entry in events:
+        entry.setdefault("event_id", by_slot.get(entry.get("slot"), ""))
+    last = {entry["event_id"]: entry.get(ledger.word) for entry in events}
     lesser = [name for name, event in ledger.events.items() if last.get(name) != ledger.value(event)]
     wrong += [f"the log has event {name} at {last.get(name)}" for name in lesser[:LISTED]]
-    logged = sorted((entry.get("event_id", ""), entry["arm"], entry["outcome"]) for entry in events)
+    logged = sorted((entry["event_id"], entry["arm"], entry["outcome"]) for entry in events)
     outcomes = {True: "voided", False: "applied"}
     told = sorted(
         [(name, event["arm"], outcomes[ledger.is_void(event)]) for name, event in ledger.events.items()]

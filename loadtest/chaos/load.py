@@ -37,10 +37,17 @@ class PlainCaller:
         actions: Sequence[Action] = self._client.call("acts", "POST", path, body, key)["actions"]
         return actions
 
-    def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:  # noqa: ARG002 - never later
-        """Settle events at once."""
-        path = f"/v1/sessions/{session_id}/feedbacks"
-        settled: Mapping[str, int] = self._client.call("feedbacks", "POST", path, {"events": events})
+    def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:
+        """Settle events: as clicks if browsers could report them, else by the session's route, or that of many."""
+        if all(map(_is_click, events)):
+            clicks = [{name: event[name] for name in ("token", "goal")} for event in events]
+            self._client.call("clicks", "POST", "/v1/clicks", clicks)
+            return {"applied": len(events)}  # Nobody is told more.
+        path = "/v1/feedbacks" if later else f"/v1/sessions/{session_id}/feedbacks"
+        named = {"session_id": session_id} if later else {}
+        settled: Mapping[str, int] = self._client.call(
+            "feedbacks", "POST", path, {"events": [{**event, **named} for event in events]}
+        )
         return settled
 
 
@@ -60,7 +67,8 @@ class UsersCaller:
         session, options = self._bandits.session(session_id), {**body}
         with self._client.log.timed("acts"), _errors():
             found = session.acts(options.pop("count"), idempotency_key=key, **options)
-        return [{"slot": each.slot, "arm": each.arm, "probability": each.probability} for each in found]
+        fields = ("slot", "arm", "probability", "token")
+        return [{name: value for name in fields if (value := getattr(each, name)) is not None} for each in found]
 
     def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:
         """Settle events at once, or by reports that this waits for."""
@@ -161,7 +169,7 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequence[Ledger]:
     """Create a session for each kind of learner, each with a decision log, and last one for calls without ids.
 
-    With ``updates`` their events have goals, and are improved.
+    With ``updates`` their events have goals and are improved, and every second slot's come by its token.
     """
     ledgers = []
     for kind, options in (IMPROVED if updates else LEARNERS).items():
@@ -170,7 +178,7 @@ def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequen
         word, goals = "reward" if "reward_range" in options else "loss", {}
         if updates:
             goals = {goal: value if word == "reward" else 1 - value for goal, value in GOALS.items()}
-            body |= {"updates": {"within_seconds": TEN_DAYS}, "goals": goals}
+            body |= {"updates": {"within_seconds": TEN_DAYS}, "goals": goals, "tokens": True}
         client.call("create", "POST", "/v1/sessions", body)
         ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True, goals=goals))
     learner = {"kind": "centred_tsallis", "n_arms": UNNAMED_ARMS}
@@ -247,6 +255,9 @@ def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stoppi
         if len(outstanding) > chance.randint(0, 6):
             chance.shuffle(outstanding)
             events = [outstanding.popleft() for _ in range(chance.randint(1, len(outstanding)))]
+            if (clicks := [event for event in events if _is_click(event)]) and chance.random() < 1 / 2:
+                outstanding += [event for event in events if not _is_click(event)]
+                events = clicks
             events += events[: chance.randint(0, 1)]
             ledger.settled(events, caller.feedbacks(ledger.session_id, events, later=chance.random() < 1 / 2))
 
@@ -278,9 +289,16 @@ def _asked(chance: random.Random) -> dict[str, Any]:
     return body
 
 
+def _is_click(event: Event) -> bool:
+    """Return whether a browser could report an event."""
+    return "token" in event and "goal" in event
+
+
 def _event(number: int, action: Action, ledger: Ledger, chance: random.Random) -> Event:
     slot, arm = action["slot"], action["arm"]
     event = {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot}
+    if slot % 2 and "token" in action:  # Its id is then the slot.
+        event["token"] = action["token"]
     if ledger.goals and chance.random() < 1 / 2:
         return event | {"goal": chance.choice(list(ledger.goals))}
     return event | {ledger.word: None if chance.random() < VOIDS else round(chance.random(), 3)}

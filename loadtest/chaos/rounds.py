@@ -234,7 +234,7 @@ def play_all(
     for kind, play in phases:
         with (
             tempfile.TemporaryDirectory(prefix="chaos-") as data,
-            kind.stage_of(Path(data), out, asked.seed, *kind.flags) as stage,
+            kind.stage_of(Path(data), out, asked.seed, "--clicks-per-second", "0", *kind.flags) as stage,
         ):
             chaos = Chaos(stage, asked.time_factor, advance, updates=asked.updates)
             play(chaos)
