@@ -189,6 +189,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
                     parameter["schema"]["pattern"] = SESSION_ID_PATTERN
             if path in keyless:
                 call["security"] = []
+    _name_bounds([schemas, described["paths"]])
     _add_limits(schemas, settings)
     # How API keys are sent; a service without keys takes requests without one.
     described["components"]["securitySchemes"] = {
@@ -237,6 +238,21 @@ def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
         for body in route.dependant.body_params:
             if shown := getattr(body.field_info, "openapi_examples", None):
                 call["requestBody"]["content"][JSON]["examples"] = shown
+
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def _name_bounds(part: Any) -> None:
+    """Name bounds as JSON Schema does: pydantic leaves its own words where a validator comes before them."""
+    if isinstance(part, dict):
+        if part.get("type") in ("integer", "number"):
+            for word, name in _BOUNDS.items():
+                if word in part:
+                    part[name] = part.pop(word)
+        part = list(part.values())
+    for each in part if isinstance(part, list) else ():
+        _name_bounds(each)
 
 
 def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:

@@ -123,6 +123,15 @@ def test_an_operation_is_named_as_its_handler(document, paths):
     assert max(map(len, ids.values())) <= 28
 
 
+def test_bounds_of_numbers_are_named_as_generators_read_them(document, paths):
+    assert not re.findall(r'"(?:ge|gt|le|lt)":', json.dumps(document))
+
+    within = document["components"]["schemas"]["UpdatesSpec"]["properties"]["within_seconds"]
+    assert (within["minimum"], within["maximum"]) == (1, 31_536_000)
+    (limit,) = (each for each in paths["/v1/sessions"]["get"]["parameters"] if each["name"] == "limit")
+    assert (limit["schema"]["minimum"], limit["schema"]["maximum"]) == (1, 1_000)
+
+
 def test_the_document_beside_the_pages_is_the_one_that_is_served(document):
     kept, served = json.loads(OPENAPI.read_text()), json.loads(json.dumps(document))
     kept["info"]["version"] = served["info"]["version"]
