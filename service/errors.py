@@ -389,8 +389,8 @@ class SessionExistsError(ServiceError):
 
 
 _TO_CHANGE = (
-    "PATCH the session to change expiry, idle_ttl_seconds or floor, PUT its arms (the client's `ensure` does "
-    "both), or choose another session_id"
+    "PATCH the session to change expiry, idle_ttl_seconds, floor or goals, PUT its arms (the client's `ensure` "
+    "does both), or choose another session_id"
 )
 
 

@@ -41,7 +41,7 @@ _PATTERNS: Mapping[str, str] = {
     PRINTABLE_ASCII: "must be printable ASCII",
 }
 """What a text must be, in words, by its pattern."""
-_OUTCOMES = "Field required: loss, or reward in a session with reward_range; over points losses or gradient"
+_OUTCOMES = "Field required: loss, reward in a session with reward_range, or goal; over points losses or gradient"
 _LOSS = ("ArmEvent", "loss")
 """Path of the outcome in an event that has none: it is read as one of an arm with a loss."""
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})

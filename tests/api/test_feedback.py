@@ -319,6 +319,7 @@ async def test_posting_a_session_again_names_each_field_that_differs(client):
     assert sorted(error["field"] for error in response.json()["errors"]) == differing
     detail = response.json()["detail"]
     assert "it differs in idle_ttl_seconds, expiry, learner.tracking, seed. PATCH the session" in detail
+    assert "to change expiry, idle_ttl_seconds, floor or goals" in detail
     assert detail.endswith("or choose another session_id")
     assert "3" not in response.text.replace('"status": 409', "").split("seed")[-1]
 

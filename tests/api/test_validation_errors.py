@@ -19,7 +19,7 @@ FIXED = {"kind": "fixed", "n_arms": 2}
 TSALLIS = {"kind": "multiscale_tsallis", "n_arms": 2}
 
 
-OUTCOMES = "Field required: loss, or reward in a session with reward_range; over points losses or gradient"
+OUTCOMES = "Field required: loss, reward in a session with reward_range, or goal; over points losses or gradient"
 
 
 EXP3 = {"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}
