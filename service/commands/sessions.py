@@ -6,17 +6,20 @@ import argparse
 import itertools
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from .. import decoded
-from ..client import Bandits, SessionView
+from ..client import Bandits, NoAnswerError, Session, SessionView, UnavailableError
 from ..flag_parser import WRONG_USE
 from .run import Command, CommandError, Screen, add_service_flags, client_of
 
 PAGE = 1000
 """Sessions asked for in one call."""
+RETRY_SECONDS = 1
+"""Pause before a service that was away is asked again for entries of a log."""
 TOP, LONGEST = 10, 400
 """Arms that ``show`` prints, and characters of a field."""
 
@@ -154,14 +157,29 @@ def _change(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
 
 def _decisions(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     session = bandits.session(options.session_id)
-    entries = session.decisions(limit=PAGE)
-    if options.follow:
-        entries = itertools.chain.from_iterable(map(_told, session.follow(limit=PAGE)))
+    entries = _followed(session) if options.follow else session.decisions(limit=PAGE)
     for entry in itertools.islice(entries, options.limit):
         screen.json(entry)
         if options.follow:
             sys.stdout.flush()
     return 0
+
+
+def _followed(session: Session) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a log as they come, and go on behind the last one after the service was away."""
+    cursor, is_away = None, False
+    session.view()  # Which fails if the service was never there.
+    while True:
+        try:
+            for page in session.follow(cursor, limit=PAGE):
+                is_away = False
+                yield from _told(page)
+                cursor = page["cursor"]
+        except (NoAnswerError, UnavailableError) as error:
+            if not is_away:
+                sys.stderr.write(f"{error}; trying again\n")
+            is_away = True
+            time.sleep(RETRY_SECONDS)
 
 
 def _told(page: dict[str, Any]) -> list[dict[str, Any]]:

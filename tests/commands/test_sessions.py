@@ -12,9 +12,9 @@ from functools import partial
 import pytest
 
 from service.__main__ import SERVER_PACKAGES, WITHOUT_SERVER
-from service.client import Bandits
+from service.client import Bandits, NoAnswerError, UnknownSessionError
 from service.commands.run import Screen
-from service.commands.sessions import _told
+from service.commands.sessions import _followed, _told
 
 ARMS = "hat,shoes,scarf"
 
@@ -223,6 +223,38 @@ def test_who_follows_too_slowly_is_told(capsys):
     assert "trimmed away" in capsys.readouterr().err
     assert _told({"decisions": []}) == []
     assert not capsys.readouterr().err
+
+
+def test_who_follows_goes_on_behind_the_last_entry_after_the_service_was_away(monkeypatch, capsys):
+    monkeypatch.setattr("service.commands.sessions.RETRY_SECONDS", 0)
+    answers = iter(
+        [
+            {"decisions": [{"position": 1}], "cursor": "one"},
+            NoAnswerError("restarts"),
+            NoAnswerError("restarts"),
+            {"decisions": [{"position": 2}], "cursor": "two"},
+            UnknownSessionError(404, {"code": "unknown_session"}),
+        ]
+    )
+    asked = []
+
+    class Log:
+        def view(self):
+            pass
+
+        def follow(self, cursor, limit):
+            asked.append(cursor)
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+
+    followed = _followed(Log())
+    assert [next(followed)["position"] for _ in range(2)] == [1, 2]
+    with pytest.raises(UnknownSessionError):
+        next(followed)
+    assert asked == [None, "one", "one"]
+    assert capsys.readouterr().err.count("trying again") == 1
 
 
 def test_a_log_is_followed_until_it_is_interrupted(called, service, tmp_path):
