@@ -405,12 +405,13 @@ class DecisionLogs:
         while True:
             if (log := await self._store.read_log(session_id, after, limit + 1)) is None:
                 raise UnknownSessionError
-            (session, entries), last, before = log, _last_position(log), created
+            (session, entries), before = log, created
             created = round((session.created_at or 0) * 1e6)
+            if has_waited and created != before:  # Deleted while the reader waited, and made anew under this id.
+                raise UnknownSessionError
+            last = _last_position(log)
             if before not in (0, created) or after > last:
-                # Made anew under this id: since the cursor was given, or while the reader waited.
-                other = InvalidRequestError.of("cursor", "is of a session that had this id before")
-                raise UnknownSessionError if has_waited else other
+                raise InvalidRequestError.of("cursor", "is of a session that had this id before")
             missed = cursor is not None and (entries[0].position if entries else last + 1) > after + 1
             if entries or missed or self._is_stopping or time.monotonic() >= until:
                 break

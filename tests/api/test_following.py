@@ -203,6 +203,20 @@ async def test_a_session_that_is_deleted_under_a_reader_is_unknown(
     assert (await reader)["code"] == "unknown_session"
 
 
+async def test_a_session_made_again_without_a_log_is_not_the_one_that_a_reader_waits_for(
+    make_client, client, store, clock
+):
+    await start(client)
+    reader = asyncio.create_task(read(client, None, 404, wait_seconds=30))
+    await waiting(client)
+    other = await make_client(store)
+    await other.delete(PATH)
+    clock.now += 1
+    await other.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "fixed", "n_arms": 2}})
+
+    assert (await reader)["code"] == "unknown_session"
+
+
 async def test_a_stop_ends_all_waits(client):
     await start(client)
     readers = [asyncio.create_task(read(client, wait_seconds=30)) for _ in range(3)]
