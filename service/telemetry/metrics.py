@@ -103,127 +103,84 @@ class Metrics:
     def __init__(self, labels: Labels, folder: Path | None = None) -> None:
         disable_created_metrics()
         self.registry = CollectorRegistry()
+        # Names begin with ``bandit_``.
+        self._named: dict[str, Any] = {"namespace": "bandit", "registry": self.registry}
         self._folder, self._scrapes = folder, asyncio.Lock()
         self.committed_at = -math.inf
         """When the store last carried out a commit, in monotonic seconds."""
         self._files = 0 if folder is None else len(list(folder.glob("*.db")))
-        self._add_http(labels)
-        self._add_sessions(labels)
-        self._add_commits()
+        self._add_requests(labels)
         self._add_processes()
-
-    def _add_processes(self) -> None:
-        self._gauge("bandit_workers", "Worker processes that serve.").set(1)
-        self.ready = self._gauge(
-            "bandit_ready", "Whether every worker can commit: 1, or 0 while `/readyz` answers 503.", "livemin"
-        )
-        self.connections = self._gauge("bandit_connections", "Connections of clients that are open.")
-        self.queued_requests = self._gauge(
-            "bandit_queued_requests", "Requests that wait for their session's commit."
-        )
-        self.event_loop_lag_seconds = self._histogram(
-            "bandit_event_loop_lag_seconds",
-            "Delay with which the event loop of a worker runs a due callback, measured four times a second.",
-            _LAG_SECONDS,
-        )
-        self.sweeper_backlog = self._gauge(
-            "bandit_sweeper_backlog", "Sessions with due decisions that the sweeper has found and not settled yet."
-        )
-        self.memory_bytes = self._gauge("bandit_memory_bytes", "Resident memory of the workers.")
-        self._counter(*WORKER_RESTARTS)
-        self._counter(*STORE_RESTARTS)
-        text = "Always 1; the labels are the versions of the service and of Python, and the build."
-        build = self._gauge("bandit_build_info", text, "livemax", ("version", "python", "revision"))
-        build.labels(__version__, platform.python_version(), revision()).set(1)
 
     def _gauge(self, name: str, text: str, mode: _Mode = "livesum", labels: Iterable[str] = ()) -> Gauge:
         """Make a gauge; ``mode`` says how the values of living workers become one."""
-        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=mode)
+        return Gauge(name, text, labels, multiprocess_mode=mode, **self._named)
 
     def _counter(self, name: str, text: str) -> Increment:
-        return fast_inc(Counter(name, text, registry=self.registry))
+        return fast_inc(Counter(name, text, **self._named))
 
     def _counters(self, name: str, text: str, label: str, known: Iterable[str]) -> Mapping[str, Increment]:
-        family = Counter(name, text, [label], registry=self.registry)
+        family = Counter(name, text, [label], **self._named)
         return {value: fast_inc(family.labels(value)) for value in known}
 
     def _histogram(self, name: str, text: str, buckets: Iterable[float]) -> Observe:
-        return fast_observe(Histogram(name, text, registry=self.registry, buckets=tuple(buckets)))
+        return fast_observe(Histogram(name, text, buckets=tuple(buckets), **self._named))
 
-    def _add_http(self, labels: Labels) -> None:
-        routes = [*dict.fromkeys(labels.routes), (OTHER, OTHER)]
-        requests = Counter(
-            "bandit_http_requests",
-            "Requests answered, by route template and class of status.",
-            ["method", "route", "status"],
-            registry=self.registry,
-        )
-        seconds = Histogram(
-            "bandit_http_request_duration_seconds",
-            "Time from a request's head to its answer, by route template.",
-            ["method", "route"],
-            registry=self.registry,
-            buckets=_REQUEST_SECONDS,
-        )
-        self._requests = {
-            route: (
-                fast_observe(seconds.labels(*route)),
-                [fast_inc(requests.labels(*route, status)) for status in _STATUSES],
-            )
-            for route in routes
-        }
-        self.problems = self._counters("bandit_problems", "Errors answered, by their code.", "code", labels.codes)
-
-    def _add_sessions(self, labels: Labels) -> None:
-        self.sessions_created = self._counters(
-            "bandit_sessions_created", "Sessions created, by learner.", "learner", labels.learners
-        )
+    def _add_requests(self, labels: Labels) -> None:
+        """Add what is counted of requests, and of what they did to sessions."""
+        text = "Requests answered, by route template and class of status."
+        requests = Counter("http_requests", text, ["method", "route", "status"], **self._named)
+        name, text = "http_request_duration_seconds", "Time from a request's head to its answer, by route template."
+        seconds = Histogram(name, text, ["method", "route"], buckets=_REQUEST_SECONDS, **self._named)
+        self._requests = {}
+        for route in [*dict.fromkeys(labels.routes), (OTHER, OTHER)]:
+            counts = [fast_inc(requests.labels(*route, status)) for status in _STATUSES]
+            self._requests[route] = fast_observe(seconds.labels(*route)), counts
+        self.problems = self._counters("problems", "Errors answered, by their code.", "code", labels.codes)
+        text = "Sessions created, by learner."
+        self.sessions_created = self._counters("sessions_created", text, "learner", labels.learners)
         text = "Sessions with a hint why they may not learn, by its code, as the sweeper last counted them."
-        family = self._gauge("bandit_sessions_with_hint", text, labels=("hint",))
+        family = self._gauge("sessions_with_hint", text, labels=("hint",))
         self._with_hint = {code: family.labels(code) for code in labels.hints}
-        self.sessions_deleted = self._counter("bandit_sessions_deleted", "Sessions deleted by request.")
-        self.events = self._counters("bandit_events", "Feedback events, by outcome.", "outcome", OUTCOMES)
-        self.decisions_opened = self._counter("bandit_decisions_opened", "Decisions made: slots opened by acts.")
-        self.decisions_settled = self._counter(
-            "bandit_decisions_settled", "Decisions that are no longer outstanding."
-        )
-        self.decisions_abandoned = self._counter(
-            "bandit_decisions_abandoned",
-            "Decisions that were outstanding when their session was deleted by request.",
-        )
-        self.delay_seconds = self._histogram(
-            "bandit_feedback_delay_seconds", "Time from act to feedback, in sessions with expiry.", _DELAY_SECONDS
-        )
-        self.delay_slots = self._counter(
-            "bandit_delay_slots",
-            "Sum, over the slots that were closed, of the decisions outstanding at that moment.",
-        )
+        self.sessions_deleted = self._counter("sessions_deleted", "Sessions deleted by request.")
+        self.events = self._counters("events", "Feedback events, by outcome.", "outcome", OUTCOMES)
+        self.decisions_opened = self._counter("decisions_opened", "Decisions made: slots opened by acts.")
+        self.decisions_settled = self._counter("decisions_settled", "Decisions that are no longer outstanding.")
+        text = "Decisions that were outstanding when their session was deleted by request."
+        self.decisions_abandoned = self._counter("decisions_abandoned", text)
+        text = "Time from act to feedback, in sessions with expiry."
+        self.delay_seconds = self._histogram("feedback_delay_seconds", text, _DELAY_SECONDS)
+        text = "Sum, over the slots that were closed, of the decisions outstanding at that moment."
+        self.delay_slots = self._counter("delay_slots", text)
 
-    def _add_commits(self) -> None:
-        self.commit_requests = self._histogram(
-            "bandit_commit_requests", "Requests in one group commit.", _BATCH_SIZES
-        )
-        self.commits = self._counters(
-            "bandit_commits", "Attempts to commit, by outcome.", "outcome", COMMITS.values()
-        )
-        seconds = Histogram(
-            "bandit_store_call_seconds",
-            "Time until a call to the store returned or failed, by call; `/readyz` makes the call `ping`.",
-            ["call"],
-            registry=self.registry,
-            buckets=_STORE_SECONDS,
-        )
+    def _add_processes(self) -> None:
+        """Add what is measured of commits, of the store and of the worker itself."""
+        self.commit_requests = self._histogram("commit_requests", "Requests in one group commit.", _BATCH_SIZES)
+        self.commits = self._counters("commits", "Attempts to commit, by outcome.", "outcome", COMMITS.values())
+        text = "Time until a call to the store returned or failed, by call; `/readyz` makes the call `ping`."
+        seconds = Histogram("store_call_seconds", text, ["call"], buckets=_STORE_SECONDS, **self._named)
         self.store_seconds: Mapping[str, Observe] = {call: fast_observe(seconds.labels(call)) for call in CALLS}
-        self.store_failures = self._counters(
-            "bandit_store_failures", "Calls to the store that failed, by call.", "call", CALLS
-        )
-
-        self.plain_commits = self._counter(
-            "bandit_plain_commits", "Commits that the store carried out the short way; most of a busy session are."
-        )
-        self.clock_steps_back = self._counter(
-            "bandit_store_clock_steps_back", "Number of times that the store's clock went back."
-        )
+        text = "Calls to the store that failed, by call."
+        self.store_failures = self._counters("store_failures", text, "call", CALLS)
+        text = "Commits that the store carried out the short way; most of a busy session are."
+        self.plain_commits = self._counter("plain_commits", text)
+        text = "Number of times that the store's clock went back."
+        self.clock_steps_back = self._counter("store_clock_steps_back", text)
+        self._gauge("workers", "Worker processes that serve.").set(1)
+        text = "Whether every worker can commit: 1, or 0 while `/readyz` answers 503."
+        self.ready = self._gauge("ready", text, "livemin")
+        self.connections = self._gauge("connections", "Connections of clients that are open.")
+        self.queued_requests = self._gauge("queued_requests", "Requests that wait for their session's commit.")
+        text = "Delay with which the event loop of a worker runs a due callback, measured four times a second."
+        self.event_loop_lag_seconds = self._histogram("event_loop_lag_seconds", text, _LAG_SECONDS)
+        text = "Sessions with due decisions that the sweeper has found and not settled yet."
+        self.sweeper_backlog = self._gauge("sweeper_backlog", text)
+        self.memory_bytes = self._gauge("memory_bytes", "Resident memory of the workers.")
+        self._counter(*WORKER_RESTARTS)
+        self._counter(*STORE_RESTARTS)
+        text = "Always 1; the labels are the versions of the service and of Python, and the build."
+        build = self._gauge("build_info", text, "livemax", ("version", "python", "revision"))
+        build.labels(__version__, platform.python_version(), revision()).set(1)
 
     def sessions_with_hint(self, counts: Mapping[str, int]) -> None:
         """Tell how many sessions have each hint, by its code."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with the folder's path; prometheus-client reads it too."""
-WORKER_RESTARTS = ("bandit_worker_restarts", "Workers that ended while they should serve, and were replaced.")
-STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and were started again.")
-"""Names and texts of what the parent process counts; workers only make the series."""
+WORKER_RESTARTS = ("worker_restarts", "Workers that ended while they should serve, and were replaced.")
+STORE_RESTARTS = ("store_restarts", "Embedded servers that ended, and were started again.")
+"""Names, without ``bandit_``, and texts of what the parent process counts; workers only make the series."""
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class SharedMetrics:
     def count(self, name: str, text: str) -> None:
         """Add 1 to a counter without labels; the workers' scrapes add it to their own, which stay 0.
 
-        ``name`` lacks the ending ``_total``, and ``text`` is what the workers' metric says.
+        ``name`` lacks ``bandit_`` and the ending ``_total``, and ``text`` is what the workers' metric says.
         """
         if self._folder is None:
             return
@@ -125,7 +125,7 @@ class SharedMetrics:
 
         if self._counts is None:
             self._counts = MmapedDict(f"/proc/self/fd/{self.files[_PARENT]}")
-        key = mmap_key(name, f"{name}_total", [], [], text)
+        key = mmap_key(f"bandit_{name}", f"bandit_{name}_total", [], [], text)
         self._counts.write_value(key, self._counts.read_value(key)[0] + 1, 0.0)
 
     def forget_worker(self, number: int) -> None:

@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 from opentelemetry import propagate, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -38,7 +39,8 @@ class Spans:
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
-        self._tracer = provider.get_tracer("service")
+        begin = provider.get_tracer("service").start_as_current_span
+        self._span = partial(begin, record_exception=False, set_status_on_exception=False)
 
     @classmethod
     def to_collector(cls) -> Spans:
@@ -61,24 +63,16 @@ class Spans:
         """Wrap an application so that requests, but no probes, have spans."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http" or scope["path"] in PROBES:
-                await app(scope, receive, send)
-                return
-            with self.of_request(scope):
+            is_traced = scope["type"] == "http" and scope["path"] not in PROBES
+            with self.of_request(scope) if is_traced else nullcontext():
                 await app(scope, receive, send)
 
         return traced
 
     def of_request(self, scope: Scope) -> AbstractContextManager[Span]:
         """Open a span for a request, a child of the client's span if it sends one."""
-        return self._tracer.start_as_current_span(
-            "HTTP",
-            context=propagate.extract(Headers(scope=scope)),
-            kind=SpanKind.SERVER,
-            attributes={"url.scheme": scope.get("scheme", "http")},
-            record_exception=False,
-            set_status_on_exception=False,
-        )
+        context, attributes = propagate.extract(Headers(scope=scope)), {"url.scheme": scope.get("scheme", "http")}
+        return self._span("HTTP", context=context, kind=SpanKind.SERVER, attributes=attributes)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return headers that name the current request's span."""
@@ -130,15 +124,9 @@ class Spans:
         batch = BATCH_CONTEXTS.get()
         spans = [context.run(trace.get_current_span) for context in batch[: MAX_LINKS + 1]]
         requests = [span for span in spans if span.get_span_context().is_valid]
-        with self._tracer.start_as_current_span(
-            f"store {call}",
-            context=trace.set_span_in_context(requests[0]) if requests else None,
-            kind=SpanKind.CLIENT,
-            attributes={"db.operation.name": call},
-            links=[Link(span.get_span_context()) for span in requests[1:]],
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        parent = trace.set_span_in_context(requests[0]) if requests else None
+        attributes, links = {"db.operation.name": call}, [Link(each.get_span_context()) for each in requests[1:]]
+        with self._span(f"store {call}", parent, SpanKind.CLIENT, attributes, links) as span:
             if batch or call == "commit":
                 span.set_attribute("bandit.requests", len(batch) or 1)
             try:
