@@ -11,11 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from .maths import FeasibleSet
 
 # -- What learners are given: arrays, slots, and what is reported with a loss.
 
@@ -169,10 +172,14 @@ class Learner(ABC, Generic[S]):
 
 
 class PointLearner(Learner[S]):
-    """A learner over points of a convex set."""
+    """A learner over points of a convex set, which are played as if it were smaller by ``perturbation``."""
 
     information: ClassVar = Information.LOSSES
-    dim: int
+
+    def __init__(self, feasible_set: FeasibleSet, mode: RateMode, perturbation: float = 0.0) -> None:
+        self.dim = feasible_set.center.size
+        self.feasible_set, self.mode = feasible_set, mode
+        self._project = feasible_set.onto_shrunk(perturbation)
 
     def open(self, state: S, slot: Slot) -> S:  # noqa: ARG002 - overridden by learners that count slots
         return state
@@ -240,41 +247,6 @@ class InitialArm(NamedTuple):
     mean: float
 
 
-class WarmStart(NamedTuple):
-    """Counts of the learners that centre losses, as after that many events, by the names of their states."""
-
-    events: int
-    """N, also the slots."""
-    mean: float
-    """b, of all events."""
-    variance_sum: float
-    """V = N b (1 - b)."""
-    variance_max: float
-    """M = max(b, 1 - b)^2."""
-    deviation_sum: float
-    """A = 2 N b (1 - b)."""
-    advantages: Any
-    """(m_k - b) n_k/(n_k + N/K), shape (n_arms,), 0 for arms not named."""
-
-    @classmethod
-    def of(cls, arms: Sequence[InitialArm], n_arms: int) -> WarmStart:
-        """Count the acts of one or more arms, each once; ``n_arms`` is K, the arms in all."""
-        events = sum(arm.acts for arm in arms)
-        mean = sum(arm.acts * arm.mean for arm in arms) / events
-        advantages = np.zeros(n_arms)
-        for arm in arms:
-            advantages[arm.position] = (arm.mean - mean) * arm.acts / (arm.acts + events / n_arms)
-        variance = events * mean * (1 - mean)
-        return cls(events, mean, variance, max(mean, 1 - mean) ** 2, 2 * variance, advantages)
-
-    def begun(self, state: Any, memory: Any) -> Any:
-        """Return the state with these counts; S is of the last ``memory`` slots (a number, or shape (..., 1))."""
-        sums = np.minimum(self.events, memory) * self.advantages
-        sums -= sums.min(axis=-1, keepdims=True)
-        counts = self._asdict() | {"t": self.events, "sums": sums}
-        return state._replace(**{name: count for name, count in counts.items() if name in state._fields})
-
-
 class ArmLearner(Learner[S]):
     """A learner over arms, which it knows by their positions 0, 1, ... among the live ones."""
 
@@ -294,10 +266,23 @@ class ArmLearner(Learner[S]):
     def warmed(self, state: S, initial: Sequence[InitialArm]) -> S:
         """Return the state before the first slot of a learner that begins with means of arms, each once.
 
-        There are one or more of them. Losses are on the learner's scale; ``state`` is as ``start`` returns it.
+        There are one or more of them. Losses are on the learner's scale; ``state`` is as ``start`` returns it. Its
+        counts, by their names, become those after N events, as many as the arms' acts, in as many slots, with the
+        mean b of all: V = N b (1 - b), M = max(b, 1 - b)^2 and A = 2 V. Sums are of the last ``memory`` slots, each
+        of which adds (m_k - b) n_k/(n_k + N/K) to that of arm k.
         """
-        warmed: S = WarmStart.of(initial, self.n_arms).begun(state, self.memory)
-        return warmed
+        events = sum(arm.acts for arm in initial)
+        mean = sum(arm.acts * arm.mean for arm in initial) / events
+        advantages = np.zeros(self.n_arms)
+        for arm in initial:
+            advantages[arm.position] = (arm.mean - mean) * arm.acts / (arm.acts + events / self.n_arms)
+        sums = np.minimum(events, self.memory) * advantages
+        sums -= sums.min(axis=-1, keepdims=True)
+        variance_sum = events * mean * (1 - mean)
+        counts = {"sums": sums, "t": events, "events": events, "mean": mean, "variance_sum": variance_sum}
+        counts |= {"variance_max": max(mean, 1 - mean) ** 2, "deviation_sum": 2 * variance_sum}
+        known = {name: count for name, count in counts.items() if hasattr(state, name)}
+        return state._replace(**known)  # type: ignore[attr-defined, no-any-return]
 
     def can_draw(self, state: S, eligible: IntArray, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
         """Return whether an arm can be drawn in the next slot with these eligible arms and this floor.

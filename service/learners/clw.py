@@ -106,8 +106,7 @@ class Clw(ArmLearner[State]):
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Any) -> None:
         super().__init__(n_arms, learning_rate, mode)
-        self._base = base
-        self._schedule = schedule
+        self._base, self._schedule = base, schedule
 
     def start(self) -> State:
         p = np.full(self.n_arms, 1 / self.n_arms)
@@ -193,12 +192,8 @@ class ClwMbco(PointLearner[StateClwMbco]):
     second_stream: ClassVar = True
 
     def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode, schedule: Schedule) -> None:
-        self.dim = feasible_set.center.size
-        self.mode = mode
-        self.feasible_set = feasible_set
-        self._rates = rates
-        self._schedule = schedule
-        self._project = feasible_set.onto_shrunk(rates.perturbation)
+        super().__init__(feasible_set, mode, rates.perturbation)
+        self._rates, self._schedule = rates, schedule
 
     def start(self) -> StateClwMbco:
         return StateClwMbco(self.feasible_set.center, *self._schedule.start())

@@ -91,12 +91,8 @@ class Dbgd(PointLearner[State]):
     """One projected step per bundle, in the order of arrival, from the center on; without eta it is anytime."""
 
     def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode) -> None:
-        self.dim = feasible_set.center.size
-        self.mode = mode
-        self.feasible_set = feasible_set
-        self.perturbation = rates.perturbation
-        self._learning_rate = rates.learning_rate
-        self._project = feasible_set.onto_shrunk(rates.perturbation)
+        super().__init__(feasible_set, mode, rates.perturbation)
+        self._learning_rate, self.perturbation = rates
 
     def start(self) -> State:
         return State(self.feasible_set.center, 0.0, 0.0)

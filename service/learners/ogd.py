@@ -37,11 +37,8 @@ class Ogd(PointLearner[State]):
     information: ClassVar = Information.GRADIENT
 
     def __init__(self, feasible_set: FeasibleSet, learning_rate: float, mode: RateMode) -> None:
-        self.dim = feasible_set.center.size
-        self.feasible_set = feasible_set
+        super().__init__(feasible_set, mode)
         self.learning_rate = learning_rate
-        self.mode = mode
-        self._project = feasible_set.onto_shrunk(0.0)
 
     def start(self) -> State:
         return State(self.feasible_set.center)
