@@ -328,7 +328,7 @@ async def compress_if_large(kept: bytes) -> bytes:
     return await run_in_thread_if_large(len(kept), zlib.compress, kept)
 
 
-def is_stored_answer(kept: bytes) -> bool:
+def is_answer(kept: bytes) -> bool:
     """Return whether kept bytes are an answer with a JSON object, and not some other note."""
     return kept.startswith((b"{", _DEFLATED))
 

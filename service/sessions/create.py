@@ -11,29 +11,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+from .. import errors
 from ..commit.batch import Answer, Journal, unpack_answer
 from ..commit.cache import CachedSession, Effective, SessionCache, few_bytes
 from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
 from ..commit.schemas import Schemas
-from ..cooperative import (
-    Body,
-    FairYield,
-    compress_if_large,
-    is_stored_answer,
-    joined,
-    run_in_thread_if_large,
-    unpack,
-)
+from ..cooperative import Body, FairYield, compress_if_large, is_answer, joined, run_in_thread_if_large, unpack
 from ..engine.run import Run
-from ..errors import (
-    FieldError,
-    ForbiddenError,
-    IdempotencyConflictError,
-    OverloadedError,
-    SessionExistsError,
-    UnknownSessionError,
-)
 from ..learners.specs import ArmsSpec
 from ..models.events import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
@@ -209,12 +194,12 @@ class Creator:
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
-            raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
+            raise errors.ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         async with self._counted(session_id, rights):
             for _ in range(MAX_RACES):
-                with suppress(UnknownSessionError):
+                with suppress(errors.UnknownSessionError):
                     return await self._create(session_id, spec, key)
-        raise OverloadedError("The session was deleted at each attempt")
+        raise errors.OverloadedError("The session was deleted at each attempt")
 
     async def restore(
         self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
@@ -240,7 +225,7 @@ class Creator:
         """
         session_id, whole = await read_document(document)
         if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):
-            raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
+            raise errors.ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         cached = await restorable(whole, self._limits, rights)
         run, body = cached.run, None
         whole, new = restored(session_id, self._versions.new(), whole, cached, self._schemas.written)
@@ -254,7 +239,7 @@ class Creator:
             existing = await self._store.restore(session_id, whole, new)
         if existing is not None:
             if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
-                raise SessionExistsError
+                raise errors.SessionExistsError
             return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
         if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
             await self._store.remind(session_id, due_at)
@@ -270,7 +255,7 @@ class Creator:
         async with self._counting:
             present = await self._store.count(rights.prefix, most)
             if present >= most and await self._store.load(session_id) is None:
-                raise ForbiddenError(f"This API key may have {most} sessions")
+                raise errors.ForbiddenError(f"This API key may have {most} sessions")
             yield
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
@@ -286,8 +271,8 @@ class Creator:
             return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
         if differing := cached.stored.differing(spec):
-            errors = [FieldError(each.field, each.message) for each in differing]
-            raise SessionExistsError.of(errors, [path for each in differing for path in each.paths])
+            wrong = [errors.FieldError(each.field, each.message) for each in differing]
+            raise errors.SessionExistsError.of(wrong, [path for each in differing for path in each.paths])
         if key is None:
             return Created(session_id, Answer(await self._reader.view(session_id)), new=False)
         show = Show(viewer(session_id, existing, cached), idempotency=key)
@@ -300,7 +285,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     For a new session only its first version is stored: its view follows from the specification.
     """
     packed = _packed_answer(stored_answer, key)
-    if is_stored_answer(packed):
+    if is_answer(packed):
         return Created(session_id, Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored._replace(arms=None)
     begin = partial(Beginning.of, session_id, packed.decode(), None, codec.NEWEST)
@@ -312,5 +297,5 @@ def _packed_answer(stored_answer: bytes, key: Idempotency) -> bytes:
     """Return what is stored under a key, if it came with this body before too."""
     body, packed = unpack_answer(stored_answer)
     if body != key.body:
-        raise IdempotencyConflictError
+        raise errors.IdempotencyConflictError
     return packed

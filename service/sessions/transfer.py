@@ -35,18 +35,8 @@ from ..serialization import state as codec
 from ..serialization import summary
 from ..serialization.binary import CodecError
 from ..serialization.records import Learned, decode_segment
-from ..store.base import (
-    DEFAULTED,
-    DIGEST_BYTES,
-    FEEDBACKS,
-    LAST_SECOND,
-    LOSSES,
-    ArmCounts,
-    NewSession,
-    Snapshot,
-    Store,
-    WholeSession,
-)
+from ..store import base
+from ..store.base import DIGEST_BYTES, LAST_SECOND, ArmCounts, NewSession, Snapshot, Store, WholeSession
 from .views import Limits, Rights, check_id, label_bytes
 
 # -- What is restored of an exported session, where everything in it can be read.
@@ -246,8 +236,8 @@ def check_state(run: Any, whole: WholeSession) -> None:
     agree("records", max(times.acts, default=0) <= ledger.time // times.width, *(each >= 0 for each in acts))
     agree("records", sum(each.sum(dtype=float) for each in acts) <= ledger.slot, len(whole.records) == n_records)
     rows = np.array([(0.0,) * len(ArmCounts._fields), *whole.counts.values()])
-    learned = (rows[:, FEEDBACKS] + rows[:, DEFAULTED]) * (1 + NEARLY)
-    agree("counts", rows >= 0, rows <= MAX_COUNT, rows[:, LOSSES] <= learned)
+    learned = (rows[:, base.FEEDBACKS] + rows[:, base.DEFAULTED]) * (1 + NEARLY)
+    agree("counts", rows >= 0, rows <= MAX_COUNT, rows[:, base.LOSSES] <= learned)
     agree("counts", max(whole.counts, default=-1) < arms.size)
     agree("event_ids", all(0 <= until <= LAST_SECOND for until, _ in whole.events))
 

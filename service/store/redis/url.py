@@ -20,15 +20,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from ...errors import StoreUnavailableError
-from ..base import (
-    NO_ANSWER,
-    NO_CONNECTION,
-    KeysApartError,
-    NoAnswerError,
-    StoreFullError,
-    StoreOptions,
-    WrongTypeError,
-)
+from .. import base
+from ..base import StoreOptions
 
 MAX_STORE_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
@@ -166,7 +159,7 @@ class StoreFailure(NamedTuple):
 
 NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
 NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the master", is_transient=True)
-FULL = StoreFailure("the store is full (OOM)", kind=StoreFullError)
+FULL = StoreFailure("the store is full (OOM)", kind=base.StoreFullError)
 READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
 NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
 
@@ -185,19 +178,21 @@ _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (exceptions.AskError, StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")),
     (
         exceptions.ClusterCrossSlotError,
-        StoreFailure("the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=KeysApartError),
+        StoreFailure(
+            "the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=base.KeysApartError
+        ),
     ),
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, NO_PERMISSION),
-    (exceptions.TimeoutError, StoreFailure(NO_ANSWER, is_transient=True, kind=NoAnswerError)),
+    (exceptions.TimeoutError, StoreFailure(base.NO_ANSWER, is_transient=True, kind=base.NoAnswerError)),
     (MasterNotFoundError, NO_MASTER),
 )
 _BY_TEXT = {
     "BUSY ": StoreFailure("the store is busy with a script (BUSY)", is_transient=True),
-    "MISCONF ": StoreFailure("the store can't write to its disk (MISCONF)", kind=StoreFullError),
+    "MISCONF ": StoreFailure("the store can't write to its disk (MISCONF)", kind=base.StoreFullError),
     "NOREPLICAS ": StoreFailure("the store has too few replicas (NOREPLICAS)"),
-    "WRONGTYPE ": StoreFailure("a key of the store has another type (WRONGTYPE)", kind=WrongTypeError),
+    "WRONGTYPE ": StoreFailure("a key of the store has another type (WRONGTYPE)", kind=base.WrongTypeError),
     "max number of clients": StoreFailure("the store has too many clients", is_transient=True),
     "user executing the script": NO_PERMISSION,
     "can't access at least one of the keys": NO_PERMISSION,
@@ -229,7 +224,7 @@ def failure_of(error: exceptions.RedisError) -> StoreFailure:
     if isinstance(error, exceptions.AuthenticationError):
         return StoreFailure(f"the store refused the credentials: {text}")
     if isinstance(error, exceptions.ConnectionError):
-        return StoreFailure(f"{NO_CONNECTION}: {text}", is_transient=True)
+        return StoreFailure(f"{base.NO_CONNECTION}: {text}", is_transient=True)
     return StoreFailure(f"the store refused a call: {text[:200]}")
 
 
