@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pydantic_settings
@@ -54,12 +54,11 @@ class _SettingsParser(argparse.ArgumentParser):
         raise SettingsError(f"{self._reason(message)}: see --help") from None
 
     def _reason(self, message: str) -> str:
-        known = {f"--{name.replace('_', '-')}": field for name, field in Settings.model_fields.items()}
-        if (bare := re.match(r"argument (--[a-z-]+): expected one argument", message)) and bare[1] in known:
-            return f"{bare[1]} needs {'true or false' if known[bare[1]].annotation is bool else 'a value'}"
-        unknown = [
-            word for word in self._given if _FLAG.fullmatch(word) and word not in {*known, "--help", "--version"}
-        ]
+        fields = {f"--{name.replace('_', '-')}": field for name, field in Settings.model_fields.items()}
+        if (bare := re.match(r"argument (--[a-z-]+): expected one argument", message)) and bare[1] in fields:
+            return f"{bare[1]} needs {'true or false' if fields[bare[1]].annotation is bool else 'a value'}"
+        known = {*fields, "--help", "--version"}
+        unknown = [word for word in self._given if _FLAG.fullmatch(word) and word not in known]
         return f"there is no flag {', '.join(unknown)}" if unknown else "unexpected argument"
 
 
@@ -92,9 +91,8 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     known = {f"BANDIT_{name.upper()}" for name in Settings.model_fields}
     found = [name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known]
     links = ["BANDIT_PORT with ://"] if "://" in environment.get("BANDIT_PORT", "") else []
-    return links + sorted(
-        name for name in found if not _OF_A_SERVICE.fullmatch(f"{name.upper()}={environment[name]}")
-    )
+    found = [name for name in found if not _OF_A_SERVICE.fullmatch(f"{name.upper()}={environment[name]}")]
+    return links + sorted(found)
 
 
 def read_settings(arguments: Sequence[str] = ()) -> Settings:
@@ -128,30 +126,24 @@ def _with_secrets(settings: Settings) -> Settings:
     if (file := settings.store_url_file) is not None:
         if "store_url" in given:
             raise SettingsError(f"{named('store_url')}, {named('store_url_file')}: give one of them")
-        url = _read(file, "store_url_file").strip()
-        try:
-            has_scheme(StoreUrl(url))
-        except ValueError as error:
-            raise SettingsError(f"{named('store_url_file')}: {error}") from None
+        with _naming("store_url_file"):
+            has_scheme(StoreUrl(url := read_secret(file).strip()))
     if (file := settings.store_password_file) is not None:
-        try:
-            url = with_password(url, _read(file, "store_password_file"))
-        except ValueError as error:
-            raise SettingsError(f"{named('store_password_file')}: {error}") from None
-    return settings.model_copy(
-        update={"store_url": StoreUrl(url), "store_url_file": None, "store_password_file": None}
-    )
+        with _naming("store_password_file"):
+            url = with_password(url, read_secret(file))
+    read = {"store_url": StoreUrl(url), "store_url_file": None, "store_password_file": None}
+    return settings.model_copy(update=read)
 
 
-def _read(file: Path, setting: str) -> str:
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """Say of which setting a value is wrong."""
     try:
-        return read_secret(file)
+        yield
     except ValueError as error:
         raise SettingsError(f"{named(setting)}: {error}") from None
 
 
 def _line(error: ErrorDetails) -> str:
     message = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return message
-    return f"{named(str(error['loc'][0]))}: {message}"
+    return f"{named(str(error['loc'][0]))}: {message}" if error["loc"] else message

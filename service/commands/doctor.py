@@ -27,10 +27,8 @@ from .run import Command, CommandError, Screen, http_client
 
 def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Judge settings that were read without an error, variables ``BANDIT_...``, and the files that they name."""
-    found = [
-        warning("settings", f"{name} is no setting of this service", "correct its name: docs/settings.md")
-        for name in unknown_variables(environment)
-    ]
+    advice, unknown = "correct its name: docs/settings.md", unknown_variables(environment)
+    found = [warning("settings", f"{name} is no setting of this service", advice) for name in unknown]
     found += [*_keys(settings), *_fit(settings)]
     yield from found or [ok("settings", "they fit each other and this machine")]
     for name in ("api_keys_file", "store_url_file", "store_password_file"):
@@ -150,9 +148,8 @@ SIGNS = {Level.OK: ("ok", "green"), Level.WARNING: ("warning", "yellow"), Level.
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags; those of the settings are read as ``serve`` reads them."""
-    parser.add_argument(
-        "--url", default=os.environ.get(URL_VARIABLE), help=f"a running service to check, too ({URL_VARIABLE})"
-    )
+    text = f"a running service to check, too ({URL_VARIABLE})"
+    parser.add_argument("--url", default=os.environ.get(URL_VARIABLE), help=text)
     parser.set_defaults(settings=[])
 
 

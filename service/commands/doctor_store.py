@@ -253,9 +253,8 @@ def _embedded(settings: Settings) -> Iterator[Finding]:
         yield from _servers(settings, EmbeddedServer(folder).url)
         return
     if _is_locked(folder / "lock"):
-        yield ok(
-            "store", f"embedded in {folder}, in use; its socket is elsewhere, as this path is too long for one"
-        )
+        text = f"embedded in {folder}, in use; its socket is elsewhere, as this path is too long for one"
+        yield ok("store", text)
         return
     try:
         program = choose_program(None, writers_of(folder))

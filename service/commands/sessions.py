@@ -113,9 +113,8 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
         word = f"mean_{view.outcome_field}"
         arms = itertools.islice(session.arms(sort="-probability", limit=TOP), TOP)
         columns = ("arm", "probability", "acts", "outstanding", "feedbacks", word)
-        screen.table(
-            columns, [(each.get("label", each["arm"]), *(each[name] for name in columns[1:])) for each in arms]
-        )
+        rows = [(each.get("label", each["arm"]), *(each[name] for name in columns[1:])) for each in arms]
+        screen.table(columns, rows)
     return 0
 
 

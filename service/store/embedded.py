@@ -40,10 +40,9 @@ class ServerProcess(subprocess.Popen[bytes]):
     """
 
     def __init__(
-        self, program: Path, folder: Path, socket_path: str, lock: int, *, fsync: str, appendonly: bool = True
+        self, program: Path, folder: Path, socket_path: str, lock: int, fsync: str, *, appendonly: bool
     ) -> None:
-        self._socket_path = socket_path
-        self._log = folder / "server.log"
+        self._socket_path, self._log = socket_path, folder / "server.log"
         settings = {
             "port": "0",
             "unixsocket": socket_path,
@@ -153,9 +152,7 @@ class EmbeddedServer:
     def __init__(
         self, folder: Path, *, fsync: Literal["always", "everysec"] = "always", binary: Path | None = None
     ) -> None:
-        self.folder = folder.absolute()
-        self._fsync = fsync
-        self._binary = binary
+        self.folder, self._fsync, self._binary = folder.absolute(), fsync, binary
         self._lock: int | None = None
         self._process: ServerProcess | None = None
         self._socket_folder: str | None = None
@@ -220,14 +217,7 @@ class EmbeddedServer:
 
     def _spawn(self, program: Path, socket_path: str, *, appendonly: bool = True) -> ServerProcess:
         assert self._lock is not None  # noqa: S101 - the folder is locked first
-        return ServerProcess(
-            program, self.folder, socket_path, self._lock, fsync=self._fsync, appendonly=appendonly
-        )
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process id, or None if it is not started."""
-        return self._process.pid if self._process is not None else None
+        return ServerProcess(program, self.folder, socket_path, self._lock, self._fsync, appendonly=appendonly)
 
     def poll(self) -> int | None:
         """Return the exit code of a server that has ended (``start`` restarts it), else None."""

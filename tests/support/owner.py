@@ -10,7 +10,7 @@ from service.store.embedded import EmbeddedServer
 def main() -> None:
     server = EmbeddedServer(Path(sys.argv[1]))
     server.start()
-    sys.stdout.write(f"{server.url} {server.pid}\n")
+    sys.stdout.write(f"{server.url} {server._process.pid}\n")
     sys.stdout.flush()
     while True:
         time.sleep(60)

@@ -48,8 +48,7 @@ async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: Embe
 async def test_a_server_that_died_is_started_again_at_the_same_url(server: EmbeddedServer, number: int) -> None:
     store = RedisStore(server.url)
     await store.create(new_session())
-    assert server.pid is not None
-    os.kill(server.pid, number)
+    os.kill(server._process.pid, number)
     wait_until(lambda: server.poll() is not None)
     url = server.url
     server.start()
@@ -60,10 +59,10 @@ async def test_a_server_that_died_is_started_again_at_the_same_url(server: Embed
 
 
 def test_starting_a_running_server_changes_nothing(server: EmbeddedServer) -> None:
-    pid = server.pid
+    pid = server._process.pid
     server.start()
 
-    assert server.pid == pid
+    assert server._process.pid == pid
 
 
 def test_every_commit_is_on_the_disk_and_nothing_is_evicted(server: EmbeddedServer) -> None:
@@ -86,7 +85,7 @@ def test_the_file_may_be_synced_each_second_instead(tmp_path: Path) -> None:
 
 
 def test_a_stopped_server_stops_again_without_complaint(server: EmbeddedServer) -> None:
-    pid = server.pid
+    pid = server._process.pid
     server.stop()
     server.stop()
 
@@ -109,7 +108,7 @@ def test_a_broken_file_is_not_repaired_but_told(server: EmbeddedServer) -> None:
 
 
 def test_a_server_that_does_not_end_is_killed(server: EmbeddedServer) -> None:
-    pid = server.pid
+    pid = server._process.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     server.stop(timeout=0.2)
