@@ -104,11 +104,9 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         for bad values, one line each.
     """
     try:
+        parser = _SettingsParser(arguments)
         flags: CliSettingsSource[_GivenSettings] = CliSettingsSource(
-            _GivenSettings,
-            cli_hide_none_type=True,
-            root_parser=_SettingsParser(arguments),
-            add_argument_method=add_flag,
+            _GivenSettings, cli_hide_none_type=True, root_parser=parser, add_argument_method=add_flag
         )
         given = _GivenSettings(_cli_settings_source=flags(args=list(arguments)))
     except pydantic_settings.SettingsError:

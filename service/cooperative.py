@@ -144,9 +144,7 @@ async def run_in_thread_if_large(size: int, work: Callable[P, T], *args: P.args,
     work : in a thread it shares what it is given with the event loop, which runs on meanwhile
     *args, **kwargs : what ``work`` is called with
     """
-    if size < LARGE_INPUT_BYTES:
-        return work(*args, **kwargs)
-    return await run_in_thread(work, *args, **kwargs)
+    return work(*args, **kwargs) if size < LARGE_INPUT_BYTES else await run_in_thread(work, *args, **kwargs)
 
 
 async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -212,14 +212,12 @@ def main(word: str, arguments: Sequence[str], program: str) -> int:
 
 
 def _line(error: Exception) -> str:
+    text = str(error)
     if isinstance(error, PermissionDeniedError):
-        text = f"{error}; use an API key with the role admin"
-    elif isinstance(error, ApiError) and error.errors:
-        text = str(error)
+        text += "; use an API key with the role admin"
+    elif isinstance(error, ApiError):
         named = [f"{each.get('field')}: {each.get('message')}" for each in error.errors]
         text = "; ".join([text, *(each for each in named if each not in text)])
-    else:
-        text = str(error)
     return " ".join(text.split())
 
 

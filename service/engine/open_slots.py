@@ -61,10 +61,8 @@ class SlotColumns:
         if (is_double := numbers[1:] == numbers[:-1]).any():
             is_kept = np.append(True, ~is_double)
             order, numbers = order[is_kept], numbers[is_kept]
-        count = numbers.size
-        return cls(
-            numbers, arms.take(order), records.take(order, axis=0), np.ones(count, np.bool_), end=count, count=count
-        )
+        count, is_open = numbers.size, np.ones(numbers.size, np.bool_)
+        return cls(numbers, arms.take(order), records.take(order, axis=0), is_open, end=count, count=count)
 
     def __len__(self) -> int:
         return self.count
@@ -77,9 +75,7 @@ class SlotColumns:
     def get(self, slot: int) -> OpenSlot | None:
         """Return an open slot; None where it is not open."""
         at = self._place(slot)
-        if at is None:
-            return None
-        return OpenSlot(self.arms.item(at), tuple(self.records[at].tolist()))
+        return None if at is None else OpenSlot(self.arms.item(at), tuple(self.records[at].tolist()))
 
     def _place(self, slot: int) -> int | None:
         if not self.count or not (first := self.numbers.item(0)) <= slot <= self.numbers.item(self.end - 1):

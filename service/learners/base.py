@@ -11,14 +11,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from .maths import FeasibleSet
 
 # -- What learners are given: arrays, slots, and what is reported with a loss.
 
@@ -172,12 +169,12 @@ class Learner(ABC, Generic[S]):
 
 
 class PointLearner(Learner[S]):
-    """A learner over points of a convex set, which are played as if it were smaller by ``perturbation``."""
+    """A learner over points of a convex set, a ``FeasibleSet``, made smaller by ``perturbation``."""
 
     information: ClassVar = Information.LOSSES
 
-    def __init__(self, feasible_set: FeasibleSet, mode: RateMode, perturbation: float = 0.0) -> None:
-        self.dim = feasible_set.center.size
+    def __init__(self, feasible_set: Any, mode: RateMode, perturbation: float = 0.0) -> None:
+        self.dim: int = feasible_set.center.size
         self.feasible_set, self.mode = feasible_set, mode
         self._project = feasible_set.onto_shrunk(perturbation)
 
@@ -317,12 +314,14 @@ class ArmLearner(Learner[S]):
         weights, total = self.weights(state)
         return state, draw(weights, slot.u * total)
 
-    @abstractmethod
-    def distribution(self, state: S) -> FloatArray:
+    def distribution(self, state: Any) -> FloatArray:
         """Return the distribution that the open slot's arm is (or, within a block, was) drawn from.
 
-        Its shape is (..., n_arms). It is 0 for arms that are not eligible, and includes the slot's floor.
+        Its shape is (..., n_arms). It is 0 for arms that are not eligible, and includes the slot's floor. It is the
+        state's ``p``, unless the learner says otherwise.
         """
+        p: FloatArray = state.p
+        return p
 
     def weights(self, state: S) -> tuple[FloatArray, Any]:
         """Return ``distribution`` times a number, shape (..., n_arms), and this number, by which arms are drawn."""

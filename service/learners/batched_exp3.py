@@ -95,6 +95,3 @@ class BatchedExp3(ArmLearner[State]):
         weights, before = joined(state.log_weights, count), distributions.add_arms(state.before, count)
         losses = np.concatenate([state.losses, np.zeros((*state.losses.shape[:-1], count))], axis=-1)
         return State(weights, probabilities(weights), before, losses, state.t)
-
-    def distribution(self, state: State) -> FloatArray:
-        return state.p

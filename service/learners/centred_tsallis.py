@@ -153,13 +153,9 @@ class CentredTsallis(PooledLearner[State]):
         deviation = loss - state.shift
         sums = state.sums.copy()
         sums[index] += count * _step(state, index, deviation, divisor)
-        events = state.events + count
-        state = state._replace(
-            sums=sums,
-            outstanding=max(state.outstanding - count, 0),
-            events=events,
-            mean=state.mean + count * (loss - state.mean) / events,
-        )
+        events, left = state.events + count, max(state.outstanding - count, 0)
+        mean = state.mean + count * (loss - state.mean) / events
+        state = state._replace(sums=sums, outstanding=left, events=events, mean=mean)
         if not state.events_at_open:
             return state
         square = deviation * deviation

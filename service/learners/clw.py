@@ -47,10 +47,8 @@ class CompositeSpec(Spec):
     @model_validator(mode="after")
     def _window_is_kept(self) -> Self:
         if self.schedule == "random" and self.max_delay > maths.MAX_RANDOM_DELAY:
-            raise FieldValueError(
-                "max_delay",
-                f"schedule random keeps max_delay + 1 sums: max_delay may be at most {maths.MAX_RANDOM_DELAY}",
-            )
+            text = f"schedule random keeps max_delay + 1 sums: max_delay may be at most {maths.MAX_RANDOM_DELAY}"
+            raise FieldValueError("max_delay", text)
         return self
 
 
@@ -147,9 +145,6 @@ class Clw(ArmLearner[State]):
     def add_arms(self, state: State, count: int) -> State:
         log_weights = self._base.joined(state.log_weights, count)
         return state._replace(log_weights=log_weights, p=self._base.probabilities(log_weights))
-
-    def distribution(self, state: State) -> FloatArray:
-        return state.p
 
 
 # -- CLW-BCO: the composite-loss wrapper (Cesa-Bianchi et al. 2018) around the (K+1)-point method.

@@ -189,20 +189,16 @@ class Dexp3(ArmLearner[State]):
     ----------
     n_arms : K at the start
     rates : fixed rates, or None for the anytime ones
-    max_outstanding : cap on what one slot adds to the anytime delay sum; None for no cap
+    cap : on what one slot adds to the anytime delay sum; None for no cap
     mode : where the rates come from, for the view
     """
 
     def __init__(
-        self,
-        n_arms: int,
-        rates: Rates | None = None,
-        max_outstanding: int | None = None,
-        mode: RateMode = RateMode.ANYTIME,
+        self, n_arms: int, rates: Rates | None, cap: int | None = None, mode: RateMode = RateMode.ANYTIME
     ) -> None:
         super().__init__(n_arms, mode=mode)
         self._rates = rates
-        self._cap = MAX_COUNT if max_outstanding is None else max_outstanding
+        self._cap = MAX_COUNT if cap is None else cap
 
     def start(self) -> State:
         weights, total = np.ones(self.n_arms), float(self.n_arms)

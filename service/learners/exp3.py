@@ -59,14 +59,8 @@ class WeightsLearner(ArmLearner[State]):
 
 DEFAULT_MAX_OPEN_SLOTS = 10_000
 
-MaxOpenSlots = Annotated[
-    Whole,
-    Field(
-        ge=1,
-        le=MAX_COUNT,
-        description="Largest number of open slots. One more drops the oldest, which counts as expired.",
-    ),
-]
+_MEANS = "Largest number of open slots. One more drops the oldest, which counts as expired."
+MaxOpenSlots = Annotated[Whole, Field(ge=1, le=MAX_COUNT, description=_MEANS)]
 
 
 class Exp3Spec(ArmsSpec, OneRateSpec):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import FixedArray, FloatArray
+from .base import FixedArray, FloatArray, Rows
 from .tsallis import column
 
 MEAN_MEMORY = np.array([math.inf, 2000.0])
@@ -26,6 +26,8 @@ SHARE = np.array([0.5, 1.0, 1.0, 1.0])
 """c of each Tsallis expert: its scale as a share of sqrt(s v)."""
 _MEMORY, _SHARE = MEMORY.tolist(), SHARE.tolist()
 EXPERTS = MEANS + SUMS
+Sums = tuple[FloatArray, FloatArray]
+"""``sums`` of a state, and the mixture's sums."""
 MIXTURE_SHARE = 0.35
 """The mixture's scale as a share of sqrt(s v)."""
 LARGEST_RISE = 0.5
@@ -110,9 +112,7 @@ def mixture_scale(state: State, t: int) -> Any:
 # -- One event.
 
 
-def stepped(
-    state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None
-) -> tuple[FloatArray, FloatArray]:
+def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None) -> Sums:
     """Return a copy of ``sums``, with S moved by a deviation of ``arm``, and the mixture's sums.
 
     The deviation is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can
@@ -149,9 +149,7 @@ def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 
-def _stepped_one(
-    state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None
-) -> tuple[FloatArray, FloatArray]:
+def _stepped_one(state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None) -> Sums:
     """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
     pool = pool if divisor is None else divisor
@@ -216,9 +214,7 @@ def at(arm: Any, rows: slice) -> Any:
     return (np.arange(len(arm)), rows, arm) if isinstance(arm, np.ndarray) else (rows, arm)
 
 
-def _with(
-    state: State, sums: tuple[FloatArray, FloatArray], dropped: int, events: int, mean: Any, *spreads: Any
-) -> State:
+def _with(state: State, sums: Sums, dropped: int, events: int, mean: Any, *spreads: Any) -> State:
     """Return the state with other sums, counts and mean, and V, A, M if a mean was known when the slot opened."""
     spreads = spreads if state.events_at_open else state[16:19]  # `_replace` takes twice the time.
     return State._make((sums[0], *state[1:6], sums[1], *state[7:13], dropped, events, mean, *spreads, state.drawn))
@@ -284,9 +280,7 @@ def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], de
     return _with(state, sums, state.dropped, state.events, mean, spread, size, largest)
 
 
-def _moved(
-    state: State, arms: Sequence[int], deviations: Sequence[float], fall: float, heard: tuple[FloatArray, ...]
-) -> tuple[Any, Any]:
+def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float, heard: Rows) -> Sums:
     """Return ``sums`` and the mixture's sums, moved by deviations of arms, as ``stepped`` moves them by one.
 
     ``heard`` is what is added to N and L, in rows of shape (events,).

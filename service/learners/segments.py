@@ -80,6 +80,10 @@ class Segment(NamedTuple):
     """b, its mean of losses before its last slot, with those of all segments as a prior."""
 
 
+Sums = tuple[FixedArray, FloatArray]
+"""R of the mixture, shape (3,), and S of a segment, shape (n_arms,)."""
+
+
 def start_shared() -> Shared:
     """Return what segments share before the first slot."""
     return Shared(np.zeros(EXPERTS), np.full(EXPERTS, 1 / EXPERTS), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
@@ -96,9 +100,7 @@ def variance(shared: Shared) -> float:
     return (shared.variance_sum + shared.variance_max) / (shared.events + 1) if shared.events else 0.0
 
 
-def stepped(
-    shared: Shared, segment: Segment, arm: int, deviation: float, fall: float, count: int
-) -> tuple[FixedArray, FloatArray]:
+def stepped(shared: Shared, segment: Segment, arm: int, deviation: float, fall: float, count: int) -> Sums:
     """Return the mixture's sums and the segment's, moved by a deviation of ``arm``.
 
     It is divided by the arm's share of the segment's pool. Where that is 0, and while the segment's scale is 0, the
@@ -320,12 +322,8 @@ class Segments(Generic[P]):
         if segment is not None:
             events = segment.events + 1
             sums, own = stepped(shared, segment, arm, loss - segment.shift, LARGEST_FALL, 1)
-            segment = segment._replace(
-                sums=own,
-                outstanding=max(segment.outstanding - ends, 0),
-                events=events,
-                mean=segment.mean + (loss - segment.mean) / events,
-            )
+            left, mean = max(segment.outstanding - ends, 0), segment.mean + (loss - segment.mean) / events
+            segment = segment._replace(sums=own, outstanding=left, events=events, mean=mean)
         return Moment(part, learned(shared, loss, sums), segment)
 
     def correct(self, moment: Moment[P], arm: int, loss: float, before: float, ends: int = 1) -> Moment[P]:
@@ -351,7 +349,9 @@ class Segments(Generic[P]):
             where the global part takes no provisional default.
         """
         part, shared, segment = moment
-        part = self._provisional.uncharge(part, arm, default, self._divisor(moment, arm))
+        if not isinstance(self.part, ProvisionalLearner):
+            raise TypeError(f"{self.part!r} takes no provisional default")
+        part = self.part.uncharge(part, arm, default, self._divisor(moment, arm))
         sums = shared.mixture_sums
         if segment is not None:
             sums, own = stepped(shared, segment, arm, default - segment.shift, LARGEST_FALL, -1)
@@ -381,12 +381,6 @@ class Segments(Generic[P]):
         if not _is_all(eligible, experts):
             experts = self._experts(moment.part, moment.shared, segment, eligible)
         return with_floor(mixture(moment.shared.weights, experts), floor, eligible)
-
-    @property
-    def _provisional(self) -> ProvisionalLearner[P]:
-        if not isinstance(self.part, ProvisionalLearner):
-            raise TypeError(f"{self.part!r} takes no provisional default")
-        return self.part
 
     def _divisor(self, moment: Moment[P], arm: int) -> float:
         """Return what a loss is divided by: the arm's share of the pool, or of the global part's distribution."""

@@ -53,9 +53,8 @@ MaxDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Largest delay
 TotalDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
 RateScale = Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")]
 LearningRate = Annotated[Rate, Field(description="eta")]
-Perturbation = Annotated[
-    float, Field(gt=0, le=1e12, allow_inf_nan=False, description="delta, the distance of the query points.")
-]
+_MEANS = "delta, the distance of the query points."
+Perturbation = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, description=_MEANS)]
 MAX_NAMED = 40
 """Characters of a label that a message names."""
 MAX_LABEL = 65_536
@@ -174,9 +173,8 @@ class RatedSpec(Spec):
             for a mixture, naming the fields of both ways.
         """
         ways = self.rate_fields
-        given, theorem, unused = (
-            [getattr(self, name) is not None for name in names] for names in (ways.given, ways.theorem, ways.unused)
-        )
+        kinds = (ways.given, ways.theorem, ways.unused)
+        given, theorem, unused = ([getattr(self, name) is not None for name in names] for names in kinds)
         if all(given) and not any(theorem) and not any(unused):
             return RateMode.GIVEN
         if all(theorem) and not any(given):
@@ -184,8 +182,7 @@ class RatedSpec(Spec):
         alone = all(name in ways.with_anytime for name, has in zip(ways.given, given, strict=True) if has)
         if ways.anytime and alone and not any(theorem) and not any(unused):
             return RateMode.ANYTIME
-        names = (*ways.given, *ways.theorem, *ways.unused)
-        first = next((name for name in names if getattr(self, name) is not None), names[0])
+        first = next((name for names in kinds for name in names if getattr(self, name) is not None), ways.given[0])
         raise FieldValueError(first, ways.mixture())
 
     @model_validator(mode="after")
@@ -241,6 +238,9 @@ Size = Annotated[float, Field(gt=0, le=LARGEST_COORDINATE, allow_inf_nan=False)]
 class SetSpec(Posted):
     """A feasible set as a client posts it; unknown fields and loose types are refused."""
 
+    listed: ClassVar[str] = ""
+    """A field with a number for each dimension, if there is one."""
+
     def inradius(self, dim: int) -> float:
         """Return the radius of the inscribed ball in ``dim`` dimensions."""
         raise NotImplementedError
@@ -265,6 +265,10 @@ class SetSpec(Posted):
         ValueError
             naming what is wrong.
         """
+        listed = getattr(self, self.listed, None)
+        if listed is not None and len(listed) != dim:
+            field = f"feasible_set.{self.listed}"
+            raise FieldValueError(field, f"{field} must have dim = {dim} numbers, not {len(listed)}")
         thinnest = max(SMALLEST_INRADIUS, SMALLEST_RELATIVE_INRADIUS * self.reach())
         if self.inradius(dim) < thinnest:
             text = f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}"
@@ -273,6 +277,8 @@ class SetSpec(Posted):
 
 class BallSpec(SetSpec):
     """All points within ``radius`` of ``center``."""
+
+    listed: ClassVar = "center"
 
     kind: Literal["ball"] = "ball"
     radius: Size
@@ -292,15 +298,11 @@ class BallSpec(SetSpec):
     def resolved(self, dim: int) -> dict[str, Any]:
         return super().resolved(dim) | {"center": self.center or [0.0] * dim}
 
-    def check(self, dim: int) -> None:
-        if self.center is not None and len(self.center) != dim:
-            text = f"feasible_set.center must have dim = {dim} numbers, not {len(self.center)}"
-            raise FieldValueError("feasible_set.center", text)
-        super().check(dim)
-
 
 class BoxSpec(SetSpec):
     """All points between ``lower`` and ``upper``, coordinate by coordinate."""
+
+    listed: ClassVar = "lower"
 
     kind: Literal["box"] = "box"
     lower: Annotated[list[Coordinate], Field(fail_fast=True, min_length=1)]
@@ -328,12 +330,6 @@ class BoxSpec(SetSpec):
         lower, upper = np.array(self.lower), np.array(self.upper)
         diameter = float(np.linalg.norm(upper - lower))
         return Box((lower + upper) / 2, self.inradius(dim), self.reach(), diameter, lower, upper)
-
-    def check(self, dim: int) -> None:
-        if len(self.lower) != dim:
-            text = f"feasible_set.lower must have dim = {dim} numbers, not {len(self.lower)}"
-            raise FieldValueError("feasible_set.lower", text)
-        super().check(dim)
 
 
 class SimplexSpec(SetSpec):

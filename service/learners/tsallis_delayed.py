@@ -135,9 +135,6 @@ class TsallisDelayed(SlotLearner[State]):
     def add_arms(self, state: State, count: int) -> State:
         return _resting(state, add_arms(state.p, count), add_arms(_standing(state), count))
 
-    def distribution(self, state: State) -> FloatArray:
-        return state.p
-
 
 def _strengths(state: State, n_arms: int | None = None) -> tuple[float, float]:
     """Return A = sqrt(t) and B = sqrt(2 D_t/ln K) for the arms there are, or for ``n_arms``."""

@@ -73,17 +73,14 @@ class Stored(NamedTuple):
         posted = posted.decided()
         own, others, word = _fields(self.specification), _fields(posted), self.specification.word
         names = [name for name, value in own.items() if value != others[name]]
-        found = []
+        found = list[Difference]()
         if word != posted.word:
             names = [name for name in names if name not in ("loss_range", "reward_range")]
             name = f"{posted.word}_range"
             found.append(Difference(name, f"the session was created with {word}_range", (name,)))
         if posted.seed not in (None, self.seed):
             names.append("seed")
-        return [
-            *(Difference(name, _OTHER, _paths(name, own.get(name), others.get(name))) for name in names),
-            *found,
-        ]
+        return [Difference(name, _OTHER, _paths(name, own.get(name), others.get(name))) for name in names] + found
 
     def start(self) -> Run:
         """Start the run before its first slot."""

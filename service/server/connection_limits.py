@@ -46,9 +46,7 @@ class ConnectionLimit:
     """
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
-        self._limit = limit
-        self.clock = clock
-        self.count = 0
+        self._limit, self.clock, self.count = limit, clock, 0
         self.idle: dict[HttpToolsProtocol, float] = {}
         # Those beyond the limit, oldest first.
         self._for_health: dict[HttpToolsProtocol, None] = {}
@@ -78,9 +76,8 @@ class ConnectionLimit:
         now = self.clock()
         if now - self._logged >= _LOG_SECONDS:
             self._logged = now
-            log.warning(
-                "%d connections are open, the most of a worker: BANDIT_MAX_CONNECTIONS, or its files", self._limit
-            )
+            text = "%d connections are open, the most of a worker: BANDIT_MAX_CONNECTIONS, or its files"
+            log.warning(text, self._limit)
         oldest = next(iter(self.idle), None)
         if oldest is None or now - self.idle[oldest] < IDLE_SECONDS:
             return False

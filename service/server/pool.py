@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -55,11 +56,9 @@ class Board:
     """
 
     def __init__(self, descriptor: int, workers: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.descriptor = descriptor
         self._numbers = memoryview(mmap.mmap(descriptor, _bytes(workers))).cast("d")
         self.full_at = self._numbers[_row(workers, workers) :]
-        self.workers = workers
-        self._clock = clock
+        self.descriptor, self.workers, self._clock = descriptor, workers, clock
         # Whether the service is about to stop, and still serves: asked for every request.
         self.is_draining = cast("Callable[[], bool]", partial(self._numbers.__getitem__, _DRAINING))
 
@@ -171,6 +170,7 @@ _FULL = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Acceptor:
     """Accepts connections, one at a turn of the event loop; has the methods that uvicorn calls on its servers.
 
@@ -182,21 +182,16 @@ class Acceptor:
     connections : how many it holds
     """
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        make_protocol: Callable[..., asyncio.Protocol],
-        board: Board,
-        worker: int,
-        connections: Callable[[], int],
-    ) -> None:
-        self._listener, self._make_protocol, self._connections = listener, make_protocol, connections
-        self._board, self._worker = board, worker
-        self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[object]] = set()
-        # Set while the listener is not watched: another worker, or memory, is waited for.
-        self._pause: asyncio.TimerHandle | None = None
-        self._deferred = False
+    _listener: socket.socket
+    _make_protocol: Callable[..., asyncio.Protocol]
+    _board: Board
+    _worker: int
+    _connections: Callable[[], int]
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _opening: set[asyncio.Task[object]] = field(default_factory=set)
+    _pause: asyncio.TimerHandle | None = None
+    """Set while the listener is not watched: another worker, or memory, is waited for."""
+    _deferred: bool = False
 
     def start(self) -> None:
         """Listen, and accept from now on."""
@@ -252,9 +247,8 @@ class Acceptor:
                 log.warning("a connection can't be taken: %s", error)
             return False
         connection.setblocking(False)
-        opening = self._loop.create_task(
-            self._loop.connect_accepted_socket(partial(self._make_protocol, connection=connection), connection)
-        )
+        make_protocol = partial(self._make_protocol, connection=connection)
+        opening = self._loop.create_task(self._loop.connect_accepted_socket(make_protocol, connection))
         self._opening.add(opening)
         opening.add_done_callback(partial(self._opened, connection))
         self._board.count(self._worker, self._held())
@@ -289,8 +283,7 @@ class Watchdog:
     """
 
     def __init__(self, board: Board, seconds: float) -> None:
-        self._board = board
-        self._seconds = seconds
+        self._board, self._seconds = board, seconds
         self._silent: dict[int, tuple[int, float, float]] = {}
         """Worker to its process, its last beat and the seconds for which it has said nothing."""
 

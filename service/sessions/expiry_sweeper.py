@@ -13,6 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 from ..cooperative import FairYield, joined
 from ..errors import NewerSchemaError, ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
@@ -41,6 +43,7 @@ REST_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
+@dataclass
 class Sweeper:
     """The sweeper of one worker; it works only while this worker holds the lease.
 
@@ -53,25 +56,18 @@ class Sweeper:
     tell_hints : gets the number of sessions by the code of their hint, whenever all sessions were looked at
     """
 
-    def __init__(
-        self,
-        store: Store,
-        sessions: Sessions,
-        tell: Callable[[float], None] = lambda _: None,
-        on_failure: Callable[[str, str], None] = lambda _call, _reason: None,
-        tell_hints: Callable[[Mapping[str, int]], None] = lambda _: None,
-    ) -> None:
-        self._store = store
-        self._sessions = sessions
-        self._on_failure = on_failure
-        self._worker = secrets.token_hex(8)
-        self._tell_backlog = tell
-        self._stopping = asyncio.Event()
-        self._tell_hints, self._found = tell_hints, Counter[str]()
-        """Sessions by hint, of those that were looked at."""
-        self._cursor: str | None = None
-        self._look_at = 0.0
-        """Monotonic seconds before which no more sessions are looked at."""
+    store: Store
+    sessions: Sessions
+    tell: Callable[[float], None] = lambda _: None
+    on_failure: Callable[[str, str], None] = lambda _call, _reason: None
+    tell_hints: Callable[[Mapping[str, int]], None] = lambda _: None
+    _worker: str = field(default_factory=partial(secrets.token_hex, 8))
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _found: Counter[str] = field(default_factory=Counter)
+    """Sessions by hint, of those that were looked at."""
+    _cursor: str | None = None
+    _look_at: float = 0.0
+    """Monotonic seconds before which no more sessions are looked at."""
 
     async def run(self) -> None:
         """Sweep every ``PERIOD_SECONDS`` until stopped; failures are logged."""
@@ -79,7 +75,7 @@ class Sweeper:
             try:
                 await self.sweep()
             except StoreUnavailableError as error:
-                self._on_failure("sweep", str(error))
+                self.on_failure("sweep", str(error))
             except Exception:
                 log.exception("sweep failed")
             with suppress(TimeoutError):
@@ -97,17 +93,17 @@ class Sweeper:
         ------
         StoreUnavailableError
         """
-        if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
-            self._tell_backlog(0)
-            self._tell_hints({})
+        if not await self.store.acquire_lease(self._worker, LEASE_SECONDS):
+            self.tell(0)
+            self.tell_hints({})
             return
-        due = list(await self._store.due(MAX_PER_SHARD))
-        self._tell_backlog(len(due))
+        due = list(await self.store.due(MAX_PER_SHARD))
+        self.tell(len(due))
         while due and not self._stopping.is_set():
             some, due = due[:SESSIONS_AT_ONCE], due[SESSIONS_AT_ONCE:]
             await asyncio.gather(*map(self._settle, some))
-            self._tell_backlog(len(due))
-            if not await self._store.acquire_lease(self._worker, LEASE_SECONDS):
+            self.tell(len(due))
+            if not await self.store.acquire_lease(self._worker, LEASE_SECONDS):
                 return
         if time.monotonic() >= self._look_at:
             await self._look()
@@ -115,7 +111,7 @@ class Sweeper:
     async def _look(self) -> None:
         """Count the hints of some more sessions."""
         began, fair_yield = time.monotonic(), FairYield()
-        page = await self._store.list(self._cursor, LOOKED_AT)
+        page = await self.store.list(self._cursor, LOOKED_AT)
         for session in page.sessions:
             shown = summary.decode(session.about, session.head) or {}
             self._found.update(hint["code"] for hint in shown.get("hints", ()))
@@ -123,18 +119,18 @@ class Sweeper:
         self._cursor, now = page.next_cursor, time.monotonic()
         self._look_at = now + (now - began) / LOOKING_SHARE
         if self._cursor is None:
-            self._tell_hints(self._found)
+            self.tell_hints(self._found)
             self._found, self._look_at = Counter(), max(self._look_at, now + REST_SECONDS)
 
     async def _settle(self, session_id: str) -> None:
         try:
-            again = await joined((await self._sessions.submit(session_id, NextDue())).body, FairYield())
-            await self._store.reschedule(session_id, float(again) if again else None)
+            again = await joined((await self.sessions.submit(session_id, NextDue())).body, FairYield())
+            await self.store.reschedule(session_id, float(again) if again else None)
         except UnknownSessionError:
-            await self._store.reschedule(session_id, None)
+            await self.store.reschedule(session_id, None)
         except (StateCorruptError, NewerSchemaError) as error:
             log.error("%s: session %s", error, session_id)
-            await self._store.reschedule(session_id, self._sessions.now() + RETRY_SECONDS)
+            await self.store.reschedule(session_id, self.sessions.now() + RETRY_SECONDS)
         except StoreUnavailableError:
             raise
         except ServiceError as error:

@@ -77,9 +77,7 @@ class Sampler:
     """
 
     def __init__(self, store: Store, cache: SessionCache, reader: Reader) -> None:
-        self._store = store
-        self._cache = cache
-        self._reader = reader
+        self._store, self._cache, self._reader = store, cache, reader
         self._stopping = asyncio.Event()
 
     async def run(self, on_failure: Callable[[str, str], None]) -> None:
@@ -118,14 +116,12 @@ class Sampler:
             await fair_yield()
 
     async def _sample(self, session_id: str) -> None:
-        cached = self._cache.peek(session_id)
-        if cached is None:
+        if (cached := self._cache.peek(session_id)) is None:
             _, cached = await self._reader.settled(session_id, Journal())
         now = self._store.now()
         sample = Sample.of(cached.run, now).encode()
         stored = await self._store.record_sample(session_id, cached.created_at, place_of(now), sample)
         if stored is not None and stored > MAX_STORED:
             places = (await self._store.read_samples(session_id) or {}).keys()
-            old = dropped(places, place_of(now))
-            if old:
+            if old := dropped(places, place_of(now)):
                 await self._store.thin_samples(session_id, old, len(places) - len(old))

@@ -124,9 +124,8 @@ def restored(
     spec, run, snapshot = cached.stored.specification, cached.run, whole.snapshot
     state = codec.encode(run, min(schema, cached.schema), summary.effective_arms_of(run))
     about, whole = summary.encode_about(spec.chosen(), run), whole._replace(snapshot=snapshot._replace(state=state))
-    return whole, NewSession(
-        *(session_id, version, snapshot.spec, state, spec.idle_ttl_ms, None, about, run.params.remember_seconds)
-    )
+    idle, remembered = spec.idle_ttl_ms, run.params.remember_seconds
+    return whole, NewSession(session_id, version, snapshot.spec, state, idle, None, about, remembered)
 
 
 # -- Which numbers an imported session may have: each field's range by its name, and what must agree with what.
@@ -294,7 +293,7 @@ def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int
     """Return the document without its digest, and its bytes, about."""
     blobs = {
         "counts": b"".join(_COUNTS.pack(arm, *ArmCounts(*row)) for arm, row in sorted(whole.counts.items())),
-        "event_ids": _pack_events(whole.events),
+        "event_ids": b"".join(_EVENTS.pack(until, len(ids)) + b"".join(ids) for until, ids in whole.events),
         "event_values": _pack({each: value for _, ids in whole.events for each, value in ids.items() if value}),
         "records": _pack(whole.records),
         "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
@@ -391,9 +390,7 @@ async def _joined(parts: Sequence[Mapping[str, str]]) -> bytes:
 
 
 def _pack(items: Mapping[bytes, bytes]) -> bytes:
-    return b"".join(
-        part for key, value in sorted(items.items()) for part in (_PAIR.pack(len(key), len(value)), key, value)
-    )
+    return b"".join(_PAIR.pack(len(key), len(value)) + key + value for key, value in sorted(items.items()))
 
 
 def _unpack(data: bytes) -> dict[bytes, bytes]:
@@ -406,10 +403,6 @@ def _unpack(data: bytes) -> dict[bytes, bytes]:
     if at != len(data):
         raise ValueError("cut short")
     return items
-
-
-def _pack_events(events: Sequence[tuple[float, Mapping[bytes, bytes]]]) -> bytes:
-    return b"".join(_EVENTS.pack(until, len(digests)) + b"".join(digests) for until, digests in events)
 
 
 def _unpack_events(data: bytes) -> list[tuple[float, dict[bytes, bytes]]]:

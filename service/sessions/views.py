@@ -72,12 +72,10 @@ class Limits:
             naming the field and its limit.
         """
         learner = spec.learner
-        if isinstance(learner, ArmsSpec):
-            self._check_arms(learner, rights)
-        elif isinstance(learner, PointsSpec) and learner.dim > self._settings.max_dim:
+        if isinstance(learner, PointsSpec) and learner.dim > self._settings.max_dim:
             raise InvalidRequestError.of("learner.dim", f"must not exceed {self._settings.max_dim}")
-
-    def _check_arms(self, learner: ArmsSpec, rights: Rights) -> None:
+        if not isinstance(learner, ArmsSpec):
+            return
         most = self.max_arms(type(learner), rights)
         if learner.arm_count > most:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
@@ -370,11 +368,9 @@ class Reader:
             where the stored bytes can't be read.
         """
         cached = self._cache.get(session_id)
-        if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.checksum):
-            found = cached
-        else:
-            found = await decoded(snapshot, cached)
-        return found._replace(mostly_surplus=session_id in self._cache.watch.mostly_surplus)
+        if cached is None or cached.version != snapshot.version or not snapshot.state.endswith(cached.checksum):
+            cached = await decoded(snapshot, cached)
+        return cached._replace(mostly_surplus=session_id in self._cache.watch.mostly_surplus)
 
 
 # -- Showing a session as part of a commit.

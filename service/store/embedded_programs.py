@@ -105,15 +105,11 @@ class Program(NamedTuple):
 
 def program_at(path: Path) -> Program:
     """Ask a program for its version; one that does not answer is of an unknown kind."""
-    try:
-        said = subprocess.run(  # noqa: S603 - a server program
-            [str(path), "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return Program(path, Version(""))
-    known = _SAYS.match(said)
-    version = Version(known[1].lower(), int(known[2]), int(known[3])) if known else Version("")
-    return Program(path, version)
+    command, known = [str(path), "--version"], None
+    with suppress(OSError, subprocess.TimeoutExpired):
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)  # noqa: S603 - a server program
+        known = _SAYS.match(ran.stdout)
+    return Program(path, Version(known[1].lower(), int(known[2]), int(known[3])) if known else Version(""))
 
 
 def find_binaries() -> Sequence[Path]:

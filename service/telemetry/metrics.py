@@ -261,15 +261,13 @@ def _sums(folder: Path) -> bytes:
 # -- Calls to the store, each timed under the name of the method that is called.
 
 StoreT = TypeVar("StoreT")
+OnFailure = Callable[[str, str], None]
 SpanOf = Callable[[str], AbstractContextManager[Any]]
 """Makes the span of a call to the store, by its name."""
 
 
 def timed(
-    store: StoreT,
-    metrics: Metrics,
-    span_of: SpanOf | None = None,
-    on_failure: Callable[[str, str], None] = lambda _call, _reason: None,
+    store: StoreT, metrics: Metrics, span_of: SpanOf | None = None, on_failure: OnFailure = lambda *_: None
 ) -> StoreT:
     """Return a store whose ``CALLS`` are timed and counted; all else is that of ``store``.
 
@@ -357,8 +355,6 @@ async def watch_process(
 
 def resident_bytes() -> int:
     """Return the memory of this process that is not swapped out; 0 where the system doesn't say (Linux does)."""
-    try:
-        pages = int(_STATM.read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError):
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

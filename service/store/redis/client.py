@@ -61,8 +61,7 @@ class StoreClock:
         self.monotonic = monotonic
         self._offset = wall() - monotonic()
         self._on_step_back = on_step_back
-        self._observed = False
-        self._silent_until = float("-inf")
+        self._observed, self._silent_until = False, float("-inf")
 
     def observe(self, seconds: float, sent: float | None = None) -> None:
         """Set the clock to the time in a reply.
@@ -101,7 +100,10 @@ OVERHEAD_BYTES = 1024
 """Of a call beside its arguments, in memory and on the disk."""
 
 
-def size_of(args: Sequence[RedisArgument]) -> int:
+Arguments = Sequence[RedisArgument]
+
+
+def size_of(args: Arguments) -> int:
     """Return about how many bytes a call with these arguments needs: of interest where room is or was scarce."""
     return OVERHEAD_BYTES + sum(len(arg) if isinstance(arg, (str, bytes)) else 8 for arg in args)
 
@@ -116,8 +118,7 @@ class Room:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self.refused = 0
+        self.folder, self.refused = folder, 0
 
     def check(self, size: int) -> None:
         """Raise StoreFullError where the embedded store's disk has not so many and ``RESERVED_BYTES`` free."""
@@ -203,16 +204,14 @@ class RedisClient(ABC):
 
     async def servers(self) -> Sequence[Mapping[str, str]]:
         """Return the lines of INFO, by name, of each server that accepts commits."""
-        return [
-            dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
-            for reply in await self.ask_each("INFO")
-        ]
+        replies = [reply.decode().splitlines() for reply in await self.ask_each("INFO")]
+        return [dict(line.split(":", 1) for line in lines if ":" in line) for lines in replies]
 
     async def run_on_session(
         self,
         script: Script,
         session_id: str,
-        tail: Sequence[RedisArgument],
+        tail: Arguments,
         others: Sequence[str] = (),
         remember_seconds: float = 0,
     ) -> Sequence[Any]:
@@ -233,9 +232,8 @@ class RedisClient(ABC):
             left = self.left.get(session_id)
             listed = left.listed if left is not None else ""
             keys, numbers = self.keys.at(session_id, self.clock.now(), listed, width)
-            args = (numbers, width, *tail)
             every = (*keys[:-1], *others, keys[-1])
-            reply = await self.run(script, every, args, replicated=True)
+            reply = await self.run(script, every, (numbers, width, *tail), replicated=True)
             if reply[0] != b"KEYS":
                 return reply
             self.leave(session_id, "", reply[1])
@@ -247,7 +245,7 @@ class RedisClient(ABC):
             del self.left[next(iter(self.left))]
         self.left[session_id] = Left(version, intern(scripts.text(listed)), expires)
 
-    async def run_plain(self, keys: Sequence[str], args: Sequence[RedisArgument]) -> bool:
+    async def run_plain(self, keys: Sequence[str], args: Arguments) -> bool:
         """Run ``commit_plain.lua`` once, on an open connection; return whether it has certainly written.
 
         There are no retries, places or timers here. If anything is not as it mostly is, the caller sends
@@ -285,7 +283,7 @@ class RedisClient(ABC):
         return bool(reply[2] == b"OK")
 
     async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[RedisArgument] = (), *, replicated: bool = False
+        self, script: Script, keys: Sequence[str], args: Arguments = (), *, replicated: bool = False
     ) -> Sequence[Any]:
         """Run a script, and return its reply from the outcome on.
 
@@ -303,9 +301,8 @@ class RedisClient(ABC):
         room, sent = self.room, self.clock.monotonic()
         replicas = self._options.min_replicas if replicated else 0
         last = b"replicated" if replicas else b""
-        call = Call(
-            ("EVALSHA", script.sha, len(keys), *keys, *args, last), script.source, replicas, self._replica_seconds
-        )
+        command = ("EVALSHA", script.sha, len(keys), *keys, *args, last)
+        call = Call(command, script.source, replicas, self._replica_seconds)
         try:
             if script.writes and room.folder is not None:
                 room.check(size_of(args))
@@ -326,9 +323,8 @@ class RedisClient(ABC):
     async def _retried(
         self, send: Callable[[Call], Awaitable[Any]], call: Call, script: Script | None = None
     ) -> Any:
-        limit = self._options.retry_seconds
-        if script is not None and script.retry_seconds is not None:
-            limit = script.retry_seconds
+        own = None if script is None else script.retry_seconds
+        limit = self._options.retry_seconds if own is None else own
         started, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:

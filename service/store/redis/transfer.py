@@ -52,10 +52,8 @@ class Transfer:
         segment_records = await self._hash(f"{copies}segments", probe)
         played = await self._hash(f"{copies}played", probe, command="ZSCAN")
         segments = {name: (int(float(played.get(name, b"0"))), each) for name, each in segment_records.items()}
-        events = []
-        for number, deadline in buckets:
-            if fields := await self._hash(f"{copies}seen:{number}", probe, EVENT):
-                events.append((deadline, {field[1:]: value for field, value in fields.items()}))
+        seen = [(deadline, await self._hash(f"{copies}seen:{n}", probe, EVENT)) for n, deadline in buckets]
+        events = [(until, {field[1:]: value for field, value in each.items()}) for until, each in seen if each]
         parts = ("session", "slots", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
         await self._run(scripts.DROP, [f"{copies}{name}" for name in parts])
         return WholeSession(snapshot, records, counts, events, segments)

@@ -55,9 +55,8 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
     hosts_given = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
     ports = [port for _, colon, port in (host.rpartition(":") for host in hosts_given.split(",")) if colon]
     if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_STORE_PORT) for port in ports):
-        raise ValueError(
-            f"a port in the store URL is not one of 1 to {MAX_STORE_PORT}; if that is part of a password, {_ADVICE}"
-        )
+        wrong = f"a port in the store URL is not one of 1 to {MAX_STORE_PORT}"
+        raise ValueError(f"{wrong}; if that is part of a password, {_ADVICE}")
     try:
         plain, hosts, service = plain_url(url)
         parts = urlsplit(plain)
@@ -70,13 +69,8 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
     _check(parts, settings)
     if issubclass(settings.get("connection_class", Connection), Connection):
         settings.setdefault("socket_keepalive", True)
-    settings |= {
-        "socket_timeout": options.reply_seconds,
-        "socket_connect_timeout": options.connect_seconds,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-        "decode_responses": False,
-    }
+    settings |= {"socket_timeout": options.reply_seconds, "socket_connect_timeout": options.connect_seconds}
+    settings |= {"retry": Retry(NoBackoff(), 0), "protocol": 2, "decode_responses": False}
     return RedisUrl(settings, hosts, service)
 
 
