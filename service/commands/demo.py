@@ -261,6 +261,8 @@ STEP_SECONDS = 0.25
 BAR_SECONDS, LINE_SECONDS = 1.0, 5.0
 """Between two bars of the picture, and between two lines where there is no terminal."""
 CALL_SECONDS = 30.0
+Clock: TypeAlias = Callable[[], float]
+Sleep: TypeAlias = Callable[[float], None]
 Show: TypeAlias = Callable[[float], None]
 """Shows the shop as it is so many seconds after the start."""
 
@@ -290,12 +292,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
 
 
 def play(
-    shop: Shop,
-    visitors: int,
-    seconds: float,
-    show: Show,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    shop: Shop, visitors: int, seconds: float, show: Show, clock: Clock = time.monotonic, sleep: Sleep = time.sleep
 ) -> None:
     """Let so many visitors a second come in steps, and show what happens after each."""
     begun = clock()

@@ -32,8 +32,7 @@ def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterat
     found += [*_keys(settings), *_fit(settings)]
     yield from found or [ok("settings", "they fit each other and this machine")]
     for name in ("api_keys_file", "store_url_file", "store_password_file"):
-        path = environment.get(f"BANDIT_{name.upper()}")
-        if path and (problem := _open_to_others(Path(path))):
+        if (path := environment.get(f"BANDIT_{name.upper()}")) and (problem := _open_to_others(Path(path))):
             yield problem
 
 
@@ -51,8 +50,7 @@ def _keys(settings: Settings) -> Iterator[Finding]:
 
 
 def _fit(settings: Settings) -> Iterator[Finding]:
-    cores = os.cpu_count() or 1
-    if settings.workers > cores:
+    if settings.workers > (cores := os.cpu_count() or 1):
         text = f"BANDIT_WORKERS is {settings.workers} on {cores} cores"
         yield warning("settings", text, "more processes than cores make answers slower")
     if settings.drain_seconds and settings.drain_seconds >= settings.grace_seconds * 10:
@@ -88,8 +86,7 @@ def check_service(url: str) -> Iterator[Finding]:
         return
     try:
         with http_client(url, SECONDS) as http:
-            live = http.get("/livez")
-            if not live.is_success:
+            if not (live := http.get("/livez")).is_success:
                 text = f"{url}/livez answers {live.status_code}"
                 yield error("service", text, "see that the address is that of this service, and not of another")
                 return
@@ -109,8 +106,7 @@ def _ready(answer: httpx.Response) -> Finding:
 
 
 def _clock(answer: httpx.Response) -> Finding:
-    told = answer.headers.get("Date")
-    if told is None:
+    if (told := answer.headers.get("Date")) is None:
         return ok("service's clock", "not told")
     ahead = parsedate_to_datetime(told).timestamp() - time.time()
     if abs(ahead) > CLOCK_SECONDS:

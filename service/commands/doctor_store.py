@@ -114,8 +114,7 @@ def _persistence(info: Info, *, embedded: bool) -> Iterator[Finding]:
     if info.get("aof_last_write_status", "ok") != "ok":
         yield error("append-only file", "the last write failed", "give its disk room, or mend it")
     where = "BANDIT_APPENDFSYNC" if embedded else "appendfsync"
-    fsync = info.get("appendfsync")
-    if fsync is None:
+    if (fsync := info.get("appendfsync")) is None:
         text = "on; this user may not read appendfsync"
         yield warning("append-only file", text, "see that it is `always` in the server's own settings")
     elif fsync == "always":
@@ -129,8 +128,7 @@ def _persistence(info: Info, *, embedded: bool) -> Iterator[Finding]:
 
 def _memory(info: Info) -> Iterator[Finding]:
     used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
+    if (policy := info.get("maxmemory_policy", "noeviction")) != "noeviction":
         yield error("eviction", f"{policy}: a full store drops sessions", "set maxmemory-policy noeviction")
     else:
         yield ok("eviction", "none: a full store refuses writes and loses nothing")
@@ -156,8 +154,7 @@ def _replicas(info: Info, settings: Settings) -> Finding:
 
 
 def _clock(info: Info, now: float) -> Iterator[Finding]:
-    told = info.get("server_time_usec")
-    if told is None:
+    if (told := info.get("server_time_usec")) is None:
         return
     ahead = int(told) / 1e6 - now
     if abs(ahead) > CLOCK_SECONDS:
@@ -294,7 +291,6 @@ def _room(folder: Path) -> Finding:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(present))
     if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
         return error("disk", f"{present} can't be written by this user", "change its owner, or BANDIT_DATA_DIR")
-    free = shutil.disk_usage(present).free
-    if free < ROOM:
+    if (free := shutil.disk_usage(present).free) < ROOM:
         return warning("disk", f"{free / 2**20:,.0f} MiB are free in {present}", "make room: a full disk ends it")
     return ok("disk", f"{free / 2**30:,.1f} GiB are free in {present}")

@@ -127,8 +127,7 @@ class SlotColumns:
             where one to close is not open.
         """
         for slot in closed:
-            at = self._place(slot)
-            if at is None:
+            if (at := self._place(slot)) is None:
                 raise KeyError(slot)
             self.is_open[at] = False
         self.count -= len(closed)
@@ -261,8 +260,7 @@ class OpenSlots:
         KeyError
             where the slot is not open.
         """
-        closed = self.get(slot)
-        if slot is None or closed is None:
+        if slot is None or (closed := self.get(slot)) is None:
             raise KeyError(slot)
         if self.opened.pop(slot, None) is None:
             self.closed.add(slot)

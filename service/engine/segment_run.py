@@ -276,8 +276,7 @@ class SegmentRun(ArmRun):
         A segment that is not kept is begun; where there are too many, the one played least recently is dropped.
         """
         eligible = self._eligible(eligible)
-        kept = self.current(segment)
-        if kept is None:
+        if (kept := self.current(segment)) is None:
             if self.shared.kept >= self.params.max_segments:
                 self.segments.drop_least_recent()
             else:

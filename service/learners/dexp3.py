@@ -81,9 +81,7 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
 class Dexp3Spec(RatedSpec, ArmsSpec):
     """DEXP3: arm known, slot unknown. The paper's learner with a proof for unlabelled feedback."""
 
-    rate_fields: ClassVar = RateFields(
-        given=Rates._fields, theorem=("horizon", "max_delay", "total_delay"), anytime=True
-    )
+    rate_fields: ClassVar = RateFields(Rates._fields, ("horizon", "max_delay", "total_delay"), anytime=True)
 
     kind: Literal["dexp3"] = "dexp3"
     max_delay: MaxDelay | None = None

@@ -46,8 +46,7 @@ def project_onto_face(z: FloatArray, total: float) -> FloatArray:
 def project_onto_simplex(z: FloatArray, total: float) -> FloatArray:
     """Return the nearest point of {x >= 0, sum x <= total} to each point of ``z``, shape (..., dim)."""
     clipped = np.maximum(z, 0.0)
-    outside = clipped.sum(axis=-1, keepdims=True) > total
-    if not outside.any():
+    if not (outside := clipped.sum(axis=-1, keepdims=True) > total).any():
         return clipped
     return np.where(outside, project_onto_face(z, total), clipped)
 

@@ -405,8 +405,7 @@ class Segments(Generic[P]):
         p = np.asarray(self.part.probabilities(part))
         n_arms, places = p.size, slice(None) if eligible is None else eligible
         strength = max(max(shared.t, 1) - self._dropped(part), shared.events)
-        own = own_distributions(shared, segment, self._played(segment), strength, p, places)
-        if own is None:
+        if (own := own_distributions(shared, segment, self._played(segment), strength, p, places)) is None:
             n_eligible = n_arms if eligible is None else eligible.size
             own = np.full((EXPERTS - 1, n_eligible), 1 / n_eligible)
         experts = np.empty((EXPERTS, n_arms))

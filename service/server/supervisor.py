@@ -164,14 +164,10 @@ class Supervisor:
     async def _run_worker(self, number: int) -> int:
         inherited = (self._listener.fileno(), self._board.descriptor)
         arguments = (*_SAFE_PATH, "-m", f"{__package__}.worker_child", *map(str, (*inherited, os.getpid(), number)))
+        command, files = (sys.executable, *arguments), (*inherited, *self._shared.files.values())
+        environment = _FEW_THREADS | self._shared.environment(os.environ)
         worker = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            stdin=PIPE,
-            stdout=PIPE,
-            pass_fds=(*inherited, *self._shared.files.values()),
-            start_new_session=True,
-            env=_FEW_THREADS | self._shared.environment(os.environ),
+            *command, stdin=PIPE, stdout=PIPE, pass_fds=files, start_new_session=True, env=environment
         )
         self._workers[number] = worker
         try:

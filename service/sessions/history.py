@@ -47,8 +47,7 @@ def dropped(places: Iterable[int], now: int) -> set[int]:
     everything = set(places)
     for place in sorted(everything):
         # The finest level that reaches back to it.
-        level = next((n for n in range(LEVELS) if now - place < PER_LEVEL * GROWTH**n), None)
-        if level is not None:
+        if (level := next((n for n in range(LEVELS) if now - place < PER_LEVEL * GROWTH**n), None)) is not None:
             kept[level, place // GROWTH**level] = place
     return everything - set(kept.values())
 

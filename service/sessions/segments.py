@@ -59,8 +59,7 @@ async def find(reader: Reader, session_id: str, names: Sequence[str]) -> Found:
         snapshot, cached = await reader.settled(session_id, Journal())
         # What the worker that commits has read is its own.
         run = replace(check_segments(cached.run), segments=KeptSegments())
-        found = await reader.store.read_segments(session_id, [name_of(name) for name in names])
-        if found is None:
+        if (found := await reader.store.read_segments(session_id, [name_of(name) for name in names])) is None:
             raise UnknownSessionError
         if found.version != snapshot.version and tried < MAX_TRIES:
             continue
@@ -162,8 +161,7 @@ async def _rows(reader: Reader, session_id: str, names: Sequence[str]) -> list[d
 
 async def _sorted(reader: Reader, session_id: str, sort: SegmentSort) -> list[dict[str, Any]]:
     """Return all rows in their order; ties by name, segments without a mean last."""
-    names = await _names(reader.store, session_id, None, MAX_SORTED + 1)
-    if len(names) > MAX_SORTED:
+    if len(names := await _names(reader.store, session_id, None, MAX_SORTED + 1)) > MAX_SORTED:
         raise InvalidRequestError.of("sort", f"of more than {MAX_SORTED} segments the list sorts by segment only")
     rows, sign = await _rows(reader, session_id, names), -1 if sort.startswith("-") else 1
 

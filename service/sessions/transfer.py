@@ -267,8 +267,7 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
         where it would be longer than about ``most_bytes``.
     """
     check_id(session_id)
-    whole = await store.export(session_id)
-    if whole is None:
+    if (whole := await store.export(session_id)) is None:
         raise UnknownSessionError
     try:
         await read_whole(whole, checked=False)

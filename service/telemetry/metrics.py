@@ -193,8 +193,7 @@ class Metrics:
             return await asyncio.to_thread(self._text)
 
     def _text(self) -> bytes:
-        folder = self._folder
-        if folder is None:
+        if (folder := self._folder) is None:
             return generate_latest(self.registry)
         for _ in range(TRIES):
             # The parent makes again what is removed of the folder, and empties files of a worker that has ended.

@@ -42,8 +42,7 @@ def share(number: int) -> Path | None:
     -------
     The folder, or None where the parent made none.
     """
-    folder = os.environ.get(FOLDER)
-    if not folder:
+    if not (folder := os.environ.get(FOLDER)):
         return None
     from prometheus_client import values
 

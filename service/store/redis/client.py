@@ -101,6 +101,7 @@ OVERHEAD_BYTES = 1024
 
 
 Arguments = Sequence[RedisArgument]
+Send = Callable[[Call], Awaitable[Any]]
 
 
 def size_of(args: Arguments) -> int:
@@ -125,8 +126,7 @@ class Room:
         if self.folder is None:
             return
         disk = os.statvfs(self.folder)
-        free = disk.f_bavail * disk.f_frsize
-        if free < size + RESERVED_BYTES:
+        if (free := disk.f_bavail * disk.f_frsize) < size + RESERVED_BYTES:
             self.refused = max(self.refused, size)
             raise StoreFullError(f"the store's disk is full: {free:,} bytes are free")
 
@@ -175,9 +175,7 @@ class RedisClient(ABC):
     room : what the store has room for, as calls have found it
     """
 
-    def __init__(
-        self, options: StoreOptions, send: Callable[[Call], Awaitable[Any]], ready: Callable[[str], Pipeline | None]
-    ) -> None:
+    def __init__(self, options: StoreOptions, send: Send, ready: Callable[[str], Pipeline | None]) -> None:
         self._send, self._ready = send, ready
         self.keys = Keys(options.prefix, options.dedupe_window_seconds)
         self.clock = StoreClock(on_step_back=options.on_clock_step_back)
@@ -273,8 +271,7 @@ class RedisClient(ABC):
                 except NoScriptError:  # This server has not seen it yet.
                     reply = await pipeline.send(packed(("EVAL", script.source, *call[2:])))
         except RedisError as error:
-            failure = failure_of(error)
-            if failure.is_transient:
+            if (failure := failure_of(error)).is_transient:
                 self._down_since = self._down_since or started
                 if time.monotonic() >= started + self._options.retry_seconds:
                     raise failure.kind(failure.reason) from error
@@ -320,9 +317,7 @@ class RedisClient(ABC):
         found: Sequence[Any] = reply[2:]
         return found
 
-    async def _retried(
-        self, send: Callable[[Call], Awaitable[Any]], call: Call, script: Script | None = None
-    ) -> Any:
+    async def _retried(self, send: Send, call: Call, script: Script | None = None) -> Any:
         own = None if script is None else script.retry_seconds
         limit = self._options.retry_seconds if own is None else own
         started, pause = time.monotonic(), FIRST_PAUSE
