@@ -30,8 +30,7 @@ class _Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """An application on an event loop of its own thread, so that any thread and any loop may call it."""
 
     def __init__(self, **settings: Any) -> None:
-        self.now = time.time()
-        self.is_away = False
+        self.now, self.is_away = time.time(), False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="delayed-bandits-testing", daemon=True)
         self._thread.start()

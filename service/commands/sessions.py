@@ -65,8 +65,7 @@ def _word(
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     with client_of(options) as bandits:
-        code: int = options.run(options, screen, bandits)
-        return code
+        return int(options.run(options, screen, bandits))
 
 
 def _list(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:

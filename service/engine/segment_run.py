@@ -313,10 +313,8 @@ class SegmentRun(ArmRun):
     def void(self, event: ArmFeedback) -> None:
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
         self.ledger.void_of(position)
-        if default is None:
-            moment = self.layer.void(self._moment(kept), position)
-        else:
-            moment = self.layer.uncharge(self._moment(kept), position, default)
+        layer, moment = self.layer, self._moment(kept)
+        moment = layer.void(moment, position) if default is None else layer.uncharge(moment, position, default)
         if kept is not None:
             kept = kept._replace(outstanding=max(kept.outstanding - 1, 0))
         self._keep(event.segment, kept, moment)

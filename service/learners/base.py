@@ -121,9 +121,7 @@ def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
 
 def at(arm: Any) -> tuple[Any, ...]:
     """Return the index of ``arm`` on the last axis: an int for one run, an int array of shape (runs,) for many."""
-    if isinstance(arm, np.ndarray):
-        return (np.arange(arm.shape[0]), arm)
-    return (arm,)
+    return (np.arange(arm.shape[0]), arm) if isinstance(arm, np.ndarray) else (arm,)
 
 
 def many(state: S, runs: int) -> S:
@@ -256,9 +254,7 @@ class ArmLearner(Learner[S]):
     """Slots of which means to begin with count at most, for learners whose specification ``takes_initial``."""
 
     def __init__(self, n_arms: int, learning_rate: float = 0.0, mode: RateMode = RateMode.ANYTIME) -> None:
-        self.n_arms = n_arms
-        self.learning_rate = learning_rate
-        self.mode = mode
+        self.n_arms, self.learning_rate, self.mode = n_arms, learning_rate, mode
 
     def warmed(self, state: S, initial: Sequence[InitialArm]) -> S:
         """Return the state before the first slot of a learner that begins with means of arms, each once.

@@ -29,9 +29,7 @@ class BoldSpec(ArmsSpec, OneRateSpec):
     @property
     def pool_size(self) -> int:
         """The most instances there can be: ``max_open_slots``, or 1,000, or fewer where arms are many."""
-        if self.max_open_slots is not None:
-            return self.max_open_slots
-        return max(1, min(DEFAULT_POOL_SIZE, POOL_NUMBERS // self.arm_count))
+        return self.max_open_slots or max(1, min(DEFAULT_POOL_SIZE, POOL_NUMBERS // self.arm_count))
 
     @property
     def most_arms(self) -> int:

@@ -220,8 +220,7 @@ def _step(state: State, index: Any, deviation: Any, given: float | None, fall: f
     """Return what one event adds to the sum of its arm; 0 where no outstanding decision can be of that arm."""
     bound = state.scale / np.sqrt(state.p[index])
     divisor = state.pool[index] if given is None else np.float64(given)
-    possible = divisor > 0
-    if not possible.all():
+    if not (possible := divisor > 0).all():
         deviation, divisor = np.where(possible, deviation, 0.0), np.where(possible, divisor, 1.0)
     return np.minimum(np.maximum(deviation / divisor, -fall * bound), LARGEST_RISE * bound)
 

@@ -27,10 +27,8 @@ NO_ARM = -1
 """The arm in force after that was removed, until the next slot draws."""
 
 
-BaseKind = Annotated[
-    Literal["exp3", "tsallis"],
-    Field(description="Learner of the sums: EXP3, the default, or Tsallis entropy (Cesa-Bianchi et al. 2022)."),
-]
+_MEANS = "Learner of the sums: EXP3, the default, or Tsallis entropy (Cesa-Bianchi et al. 2022)."
+BaseKind = Annotated[Literal["exp3", "tsallis"], Field(description=_MEANS)]
 
 
 BASES: dict[str, Any] = {"exp3": maths, "tsallis": tsallis}

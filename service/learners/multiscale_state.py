@@ -287,8 +287,7 @@ def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall:
     """
     places, sums = np.array(arms), state.sums.copy()
     pools, deviation = state.pools[:, places], np.array(deviations)
-    possible = pools[-1] > 0
-    if not possible.all():
+    if not (possible := pools[-1] > 0).all():
         deviation, pools[-1] = np.where(possible, deviation, 0.0), np.where(possible, pools[-1], 1.0)
     ratio = deviation / pools[-1]
     moves = np.vstack((clipped(ratio, state.scales[:, None] / np.sqrt(state.p[:, places]), fall), *heard))

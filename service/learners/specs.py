@@ -269,8 +269,7 @@ class SetSpec(Posted):
         if listed is not None and len(listed) != dim:
             field = f"feasible_set.{self.listed}"
             raise FieldValueError(field, f"{field} must have dim = {dim} numbers, not {len(listed)}")
-        thinnest = max(SMALLEST_INRADIUS, SMALLEST_RELATIVE_INRADIUS * self.reach())
-        if self.inradius(dim) < thinnest:
+        if self.inradius(dim) < (thinnest := max(SMALLEST_INRADIUS, SMALLEST_RELATIVE_INRADIUS * self.reach())):
             text = f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}"
             raise FieldValueError("feasible_set", text)
 
@@ -393,8 +392,7 @@ class PointsSpec(Spec):
             naming the bound.
         """
         reach = self.feasible_set.reach()
-        smallest = SMALLEST_RELATIVE_PERTURBATION * reach
-        if delta < smallest:
+        if delta < (smallest := SMALLEST_RELATIVE_PERTURBATION * reach):
             text = f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}"
             raise FieldValueError("perturbation", text)
         try:

@@ -61,8 +61,7 @@ class Reader:
     """Reads one part after another of bytes."""
 
     def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._at = 0
+        self._data, self._at = data, 0
 
     @property
     def left(self) -> memoryview:

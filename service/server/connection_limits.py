@@ -78,8 +78,7 @@ class ConnectionLimit:
             self._logged = now
             text = "%d connections are open, the most of a worker: BANDIT_MAX_CONNECTIONS, or its files"
             log.warning(text, self._limit)
-        oldest = next(iter(self.idle), None)
-        if oldest is None or now - self.idle[oldest] < IDLE_SECONDS:
+        if (oldest := next(iter(self.idle), None)) is None or now - self.idle[oldest] < IDLE_SECONDS:
             return False
         # It is counted until it has closed; closing takes no more than this turn of the event loop.
         del self.idle[oldest]

@@ -48,8 +48,7 @@ logger = logging.getLogger(__name__)
 class BackOff:
     """Delays before restarts of one process: doubled after each early death, at most ten seconds."""
 
-    def __init__(self) -> None:
-        self._delay = _FIRST_DELAY
+    _delay = _FIRST_DELAY
 
     def after(self, lived: float) -> float:
         """Return the seconds to wait before a restart of a process that ran for ``lived`` seconds."""

@@ -261,8 +261,7 @@ class Creator:
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         begin = partial(Beginning.of, session_id, self._versions.new(), key, self._schemas.written)
         begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
-        existing = await self._store.create(begun.new)
-        if existing.version == begun.new.version:
+        if (existing := await self._store.create(begun.new)).version == begun.new.version:
             self._metrics.sessions_created[spec.learner.kind]()
             if (at_rest := begun.cached(existing).at_rest) is not None:
                 self._cache.put_new(session_id, at_rest)

@@ -147,8 +147,7 @@ async def _names(
 
 async def _rows(reader: Reader, session_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of these segments, made some at a time; those dropped meanwhile are left out."""
-    rows, fair_yield, done = list[dict[str, Any]](), FairYield(), 0
-    n_at_once = 1
+    rows, fair_yield, done, n_at_once = list[dict[str, Any]](), FairYield(), 0, 1
     while done < max(len(names), 1):
         found = await find(reader, session_id, names[done : done + n_at_once])
         for name, kept in found.segments.items():

@@ -222,8 +222,7 @@ def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[
 
 
 def _of_run(cached: CachedSession) -> dict[str, Any]:
-    chosen = cached.stored.specification.chosen()
-    return listed.viewed(chosen, cached.run, mostly_surplus=cached.mostly_surplus)
+    return listed.viewed(cached.stored.specification.chosen(), cached.run, mostly_surplus=cached.mostly_surplus)
 
 
 def of_store(snapshot: Snapshot) -> dict[str, Any]:
@@ -280,13 +279,11 @@ class Reader:
     """
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
-        self.store = store
-        self._cache = cache
+        self.store, self._cache = store, cache
 
     async def view(self, session_id: str) -> Body:
         """Return the JSON of a session as it is now, with its due decisions settled; nothing is committed."""
-        snapshot, cached = await self.settled(session_id, Journal())
-        return session_view(session_id, snapshot, cached)
+        return session_view(session_id, *(await self.settled(session_id, Journal())))
 
     async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
         """Read a session as it is now, with its due decisions settled, without committing that.

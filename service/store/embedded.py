@@ -58,14 +58,12 @@ class ServerProcess(subprocess.Popen[bytes]):
         }
         flags = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
         child = str(Path(__file__).with_name("embedded_child.py"))
-        with self._log.open("ab") as log:
+        command = [sys.executable, "-I", "-S", child, str(os.getpid()), str(program), *flags]
+        with self._log.open(
+            "ab"
+        ) as log:  # In a session of its own: Ctrl-C reaches only the service, which stops it.
             super().__init__(
-                [sys.executable, "-I", "-S", child, str(os.getpid()), str(program), *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(lock,),
-                start_new_session=True,  # Ctrl-C reaches the service only, which stops the server last
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lock,), start_new_session=True
             )
 
     def await_answer(self, until: float) -> None:
@@ -83,9 +81,8 @@ class ServerProcess(subprocess.Popen[bytes]):
         answer = b""
         while answer != b"+PONG":
             if self.poll() is not None:
-                raise EmbeddedStoreError(
-                    f"the store's server ended at once (exit code {self.poll()}){self.last_words()}"
-                )
+                text = f"the store's server ended at once (exit code {self.poll()})"
+                raise EmbeddedStoreError(f"{text}{self.last_words()}")
             if time.monotonic() > until:
                 if answer.startswith(b"-LOADING"):
                     return
@@ -160,8 +157,7 @@ class EmbeddedServer:
     @property
     def socket_path(self) -> str:
         """The path of the server's socket: in the folder, or in a temporary one if that path is too long."""
-        path = str(self.folder / SOCKET)
-        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        if len(os.fsencode(path := str(self.folder / SOCKET))) <= LONGEST_SOCKET_PATH:
             return path
         if self._socket_folder is None:
             self._socket_folder = tempfile.mkdtemp(prefix=SOCKET_FOLDER)

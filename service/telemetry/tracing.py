@@ -161,8 +161,7 @@ class Delivery(SpanExporter):
     """Wraps an exporter and logs when deliveries begin to fail and when they succeed again."""
 
     def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-        self._delivers = True
+        self._exporter, self._delivers = exporter, True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)

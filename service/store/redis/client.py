@@ -58,9 +58,8 @@ class StoreClock:
         wall: Callable[[], float] = time.time,
         on_step_back: Callable[[], None] = lambda: None,
     ) -> None:
-        self.monotonic = monotonic
+        self.monotonic, self._on_step_back = monotonic, on_step_back
         self._offset = wall() - monotonic()
-        self._on_step_back = on_step_back
         self._observed, self._silent_until = False, float("-inf")
 
     def observe(self, seconds: float, sent: float | None = None) -> None:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..base import GROUP, ArmCounts, NewSession, Snapshot, WholeSession
+from ..base import GROUP, ArmCounts, NewSession, WholeSession
 from . import scripts
 from .client import RedisClient
 from .connection import RedisArgument
@@ -39,7 +39,6 @@ class Transfer:
         buckets = sorted(zip(numbers, (int(deadline) / 1000 for deadline in deadlines), strict=True))
         _, probe = self._keys.of(session_id)
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
-        snapshot: Snapshot = scripts.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
         names = await self._hash(f"{copies}session", probe, COUNTED)
         arms = [int(name[1:]) * GROUP + place for name in names if name[1:].isdigit() for place in range(GROUP)]
@@ -56,7 +55,7 @@ class Transfer:
         events = [(until, {field[1:]: value for field, value in each.items()}) for until, each in seen if each]
         parts = ("session", "slots", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
         await self._run(scripts.DROP, [f"{copies}{name}" for name in parts])
-        return WholeSession(snapshot, records, counts, events, segments)
+        return WholeSession(scripts.snapshot(loaded[1]), records, counts, events, segments)
 
     async def _hash(self, key: str, probe: str, kind: bytes = b"", command: str = "HSCAN") -> Mapping[bytes, bytes]:
         """Read the fields of a copied hash that begin with a kind byte, or all; or members and scores of a set."""

@@ -162,6 +162,7 @@ class ReplicasBehindError(exceptions.RedisError):
     """A call was carried out, but too few replicas acknowledged it before the timeout."""
 
 
+_APART = "the server is one of a cluster and keeps these keys apart (CROSSSLOT)"
 # The first match counts, so a subclass comes before its base.
 _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (ReplicasBehindError, StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")),
@@ -170,12 +171,7 @@ _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (exceptions.MasterDownError, StoreFailure("the replica has lost its master (MASTERDOWN)", is_transient=True)),
     (exceptions.ClusterDownError, StoreFailure("the cluster is down (CLUSTERDOWN)", is_transient=True)),
     (exceptions.AskError, StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")),
-    (
-        exceptions.ClusterCrossSlotError,
-        StoreFailure(
-            "the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=base.KeysApartError
-        ),
-    ),
+    (exceptions.ClusterCrossSlotError, StoreFailure(_APART, kind=base.KeysApartError)),
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, NO_PERMISSION),
