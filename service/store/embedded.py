@@ -59,9 +59,8 @@ class ServerProcess(subprocess.Popen[bytes]):
         flags = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
         child = str(Path(__file__).with_name("embedded_child.py"))
         command = [sys.executable, "-I", "-S", child, str(os.getpid()), str(program), *flags]
-        with self._log.open(
-            "ab"
-        ) as log:  # In a session of its own: Ctrl-C reaches only the service, which stops it.
+        # In a session of its own: Ctrl-C reaches the service only, which stops the server last.
+        with self._log.open("ab") as log:
             super().__init__(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lock,), start_new_session=True
             )
