@@ -30,7 +30,7 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     for n in range(3):
         ttl = None if n == 1 else 60_000 + n
-        fields = {"event_ids": [digest(n)], "records": {b"1": b"x"}, **BESIDE}
+        fields = {"event_ids": [digest(n)], "records": {b"1": b"x"}, **BESIDE, "position": n + 1}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", idle_ttl_ms=ttl, **fields))
         snapshot = await store.load("s")
 
