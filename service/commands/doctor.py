@@ -90,8 +90,8 @@ def check_service(url: str) -> Iterator[Finding]:
                 text = f"{url}/livez answers {live.status_code}"
                 yield error("service", text, "see that the address is that of this service, and not of another")
                 return
-            yield ok("service", f"{url} answers")
-            yield from (_ready(http.get("/readyz")), _clock(live), _key(http), _version(http.get("/metrics")))
+            yield from (ok("service", f"{url} answers"), _clock(live), _ready(http.get("/readyz")))
+            yield from (_key(http), _version(http.get("/metrics")))
     except (httpx.HTTPError, httpx.InvalidURL) as away:
         text = f"{url} does not answer ({type(away).__name__})"
         yield error("service", text, "start it with `delayed-bandits serve`, or correct --url")

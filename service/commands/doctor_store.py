@@ -8,7 +8,6 @@ import fcntl
 import os
 import shutil
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -66,6 +65,8 @@ error = partial(Finding, Level.ERROR)
 OLDEST = (6, 2)
 CLOCK_SECONDS = 1.0
 """Difference of clocks from which a window or a log is misread."""
+SLOW_SECONDS = 0.1
+"""For one answer, from which a store is slow."""
 FULL = 0.8
 """Share of the memory from which a store is soon full."""
 GIB = 2**30
@@ -75,16 +76,13 @@ Info = Mapping[str, str]
 """What a server says: see ``examine``."""
 
 
-def check(
-    servers: Sequence[Info], missing: Sequence[str] | None, settings: Settings, now: float | None = None
-) -> Iterator[Finding]:
+def check(servers: Sequence[Info], missing: Sequence[str] | None, settings: Settings) -> Iterator[Finding]:
     """Judge what the servers say.
 
     Parameters
     ----------
     servers, missing : as ``examine`` returns them
     settings : of the service, as it would use them
-    now : Unix seconds of this machine's clock; by default now
     """
     if not servers:
         text = "can't check version, append-only file, memory, replicas and clock: this user may not run INFO"
@@ -94,7 +92,7 @@ def check(
         yield from _persistence(info, embedded=settings.store_url.scheme == "embedded")
         yield from _memory(info)
         yield _replicas(info, settings)
-        yield from _clock(info, time.time() if now is None else now)
+        yield from _clock(info)
     yield _rights(missing)
 
 
@@ -153,10 +151,14 @@ def _replicas(info: Info, settings: Settings) -> Finding:
     return ok("replicas", f"{attached} attached, commits wait for {wanted}")
 
 
-def _clock(info: Info, now: float) -> Iterator[Finding]:
-    if (told := info.get("server_time_usec")) is None:
+def _clock(info: Info) -> Iterator[Finding]:
+    told, asked, answered = (float(info.get(name, 0)) for name in ("server_time_usec", "asked", "answered"))
+    if answered - asked > SLOW_SECONDS:
+        text = f"an answer took {answered - asked:.2f} s: each act and each feedback waits so long"
+        yield warning("store's speed", text, "see its load, its disk, its SLOWLOG and the network to it")
+    if not told:
         return
-    ahead = int(told) / 1e6 - now
+    ahead = told / 1e6 - min(max(told / 1e6, asked), answered)  # It told it somewhere between these.
     if abs(ahead) > CLOCK_SECONDS:
         text = f"the store's differs from this machine's by {ahead:+.1f} s; windows go by the store's"
         yield warning("clock", text, "run a time service (NTP) on both machines")

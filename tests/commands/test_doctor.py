@@ -6,10 +6,13 @@ import asyncio
 import json
 import os
 import re
+import time
+from email.utils import formatdate
 
+import httpx
 import pytest
 
-from service.commands import doctor_store
+from service.commands import doctor, doctor_store
 from service.commands.doctor import check_service, check_settings
 from service.commands.doctor_store import Level
 from service.settings import Settings, StoreUrl
@@ -27,6 +30,8 @@ WELL = {
     "maxmemory_policy": "noeviction",
     "connected_slaves": "1",
     "server_time_usec": str(int(NOW * 1e6)),
+    "asked": str(NOW - 0.01),
+    "answered": str(NOW),
 }
 
 
@@ -40,7 +45,7 @@ def _no_settings_from_outside(monkeypatch):
 def judge(info=(), fsync="always", missing=(), **settings):
     settings = Settings(**{"store_url": StoreUrl("redis://r"), "min_replicas": 1} | settings)
     server = WELL | dict(info) | ({} if fsync is None else {"appendfsync": fsync})
-    return {each.subject: each for each in doctor_store.check([server], missing, settings, NOW)}
+    return {each.subject: each for each in doctor_store.check([server], missing, settings)}
 
 
 def test_a_server_as_it_should_be_is_well():
@@ -63,6 +68,8 @@ def test_a_server_as_it_should_be_is_well():
         ({"min_replicas": 0}, "replicas", Level.WARNING, "BANDIT_MIN_REPLICAS to 1"),
         ({"info": {"role": "slave"}}, "replicas", Level.ERROR, "master"),
         ({"info": {"server_time_usec": str(int(NOW * 1e6) + 5_000_000)}}, "clock", Level.WARNING, "+5.0 s"),
+        ({"info": {"asked": str(NOW - 3)}}, "clock", Level.OK, "agree"),
+        ({"info": {"asked": str(NOW - 3)}}, "store's speed", Level.WARNING, "took 3.00 s"),
         ({"missing": ("HSET", "XADD")}, "rights", Level.ERROR, "+hset +xadd"),
         ({"missing": None}, "rights", Level.OK, "before Redis 7"),
     ],
@@ -169,6 +176,22 @@ def test_a_service_that_can_not_be_asked_is_an_error():
 
     assert away.level is unnamed.level is Level.ERROR
     assert unnamed.do == "say --url http://localhost:8000"
+
+
+def test_a_clock_is_compared_when_its_time_arrives(monkeypatch):
+    now = [NOW]
+
+    def answer(request):
+        now[0] += 3.0 * (request.url.path != "/livez")
+        return httpx.Response(200, headers={"Date": formatdate(NOW, usegmt=True)})
+
+    monkeypatch.setattr(
+        doctor, "http_client", lambda *_: httpx.Client(transport=httpx.MockTransport(answer), base_url="http://s")
+    )
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    found = {each.subject: each.level for each in check_service("http://s")}
+
+    assert found["service's clock"] is Level.OK
 
 
 def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):

@@ -481,9 +481,9 @@ async def examine(url: str, options: StoreOptions) -> tuple[Sequence[Mapping[str
 
     Returns
     -------
-    Of each server that accepts commits the lines of INFO, and ``appendfsync`` if this user may read it; no server
-    where this user may not run INFO. Then the commands that the store's user may not run; None where the server
-    can't tell (before Redis 7).
+    Of each server that accepts commits the lines of INFO, the Unix seconds at which it was ``asked`` and had
+    ``answered``, and ``appendfsync`` if this user may read it; no server where this user may not run INFO. Then the
+    commands that the store's user may not run; None where the server can't tell (before Redis 7).
 
     Raises
     ------
@@ -499,7 +499,10 @@ async def examine(url: str, options: StoreOptions) -> tuple[Sequence[Mapping[str
         told, *missing = await client.run(scripts.MAY_RUN, (client.keys.server_probe,), names)
         servers: Sequence[Mapping[str, str]] = ()
         try:
+            asked = time.time()
             servers = await client.servers()
+            when = {"asked": str(asked), "answered": str(time.time())}
+            servers = [{**info, **when} for info in servers]
         except StoreUnavailableError as error:
             if not str(error).startswith(NO_PERMISSION.reason):
                 raise
