@@ -65,7 +65,7 @@ error = partial(Finding, Level.ERROR)
 OLDEST = (6, 2)
 CLOCK_SECONDS = 1.0
 """Difference of clocks from which a window or a log is misread."""
-SLOW_SECONDS = 0.1
+SLOW_SECONDS = 0.25
 """For one answer, from which a store is slow."""
 FULL = 0.8
 """Share of the memory from which a store is soon full."""

@@ -111,6 +111,7 @@ WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 
         (f"ERR {WRAPPED}-MISCONF Errors writing to the AOF file", "disk", False),
         ("NOREPLICAS Not enough good replicas to write.", "replicas", False),
         ("NOAUTH Authentication required.", "credentials", False),
+        ("ERR Protocol error: unauthenticated multibulk length", "credentials", False),
         ("WRONGPASS invalid username-password pair or user is disabled.", "credentials", False),
         ("NOPERM this user has no permissions to run the 'evalsha' command", "permission", False),
         ("ERR max number of clients reached", "too many clients", True),

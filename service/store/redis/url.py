@@ -184,6 +184,7 @@ _BY_TEXT = {
     "NOREPLICAS ": StoreFailure("the store has too few replicas (NOREPLICAS)"),
     "WRONGTYPE ": StoreFailure("a key of the store has another type (WRONGTYPE)", kind=base.WrongTypeError),
     "max number of clients": StoreFailure("the store has too many clients", is_transient=True),
+    "unauthenticated ": StoreFailure("the store refused the credentials: it needs a password"),
     "user executing the script": NO_PERMISSION,
     "can't access at least one of the keys": NO_PERMISSION,
     "-OOM ": FULL,
