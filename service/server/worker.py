@@ -115,6 +115,7 @@ class Server(uvicorn.Server):
             app.outermost,
             http=protocol,  # type: ignore[arg-type]
             ws="none",
+            workers=1,  # Else uvicorn reads WEB_CONCURRENCY.
             lifespan="on",
             log_config=None,
             access_log=False,

@@ -39,6 +39,12 @@ def test_a_misspelt_variable_is_named_and_its_value_is_not(run):
     assert "hunter22" not in service.text()
 
 
+def test_variables_of_uvicorn_are_none_of_its_own(run):
+    service = run("--store-url", "memory://", environment={"WEB_CONCURRENCY": "auto"})
+
+    service.wait_ready()
+
+
 def test_it_serves_where_all_standard_streams_are_closed(run):
     port, shell = free_port(), 'exec "$0" -m service "$@" <&- >&- 2>&-'
     run("--store-url", "memory://", "--port", str(port), command=("bash", "-c", shell, sys.executable))
