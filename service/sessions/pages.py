@@ -100,6 +100,16 @@ def _page(name: str, rows: Iterable[str], next_cursor: str | None, **more: Any) 
     yield f"],{COMPACT.encode({'next_cursor': next_cursor, **more})[1:]}"
 
 
+def _checked(entry: bytes) -> str:
+    """Return an entry of a log, an object that ends in its brace; StateCorruptError for what somebody wrote."""
+    try:
+        if "kind" in json.loads(entry) and entry.endswith(b"}"):
+            return entry.decode()
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise StateCorruptError
+
+
 def _written_text(session: Listed) -> str | None:
     """Return the JSON of what the last commit wrote; None where this program does not write such bytes."""
     session_id, version, created_at, expires_at, about, head = session
@@ -419,10 +429,10 @@ class DecisionLogs:
             has_waited = True
         following = f"{entries[:limit][-1].position if entries else last}-{created}"
         ids = f'"session_id":"{session_id}"}}'
-        rows = (
-            f'{each.data.decode()[:-1]},"at":"{time_text(each.at)}","position":{each.position},{ids}'
+        rows = [
+            f'{_checked(each.data)[:-1]},"at":"{time_text(each.at)}","position":{each.position},{ids}'
             for each in entries[:limit]
-        )
+        ]
         more = {"cursor": following} | ({"missed": True} if missed else {})
         return answer_body(_page("decisions", rows, following if len(entries) > limit else None, **more))
 

@@ -42,7 +42,7 @@ class StoreFullError(StoreUnavailableError):
 
 
 class WrongTypeError(StoreUnavailableError):
-    """A key is of another type than any call makes it: somebody changed it by hand."""
+    """A key is of another type than any call makes it, or has what none writes: somebody changed it by hand."""
 
 
 class KeysApartError(StoreUnavailableError):

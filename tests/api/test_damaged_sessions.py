@@ -244,3 +244,17 @@ async def test_whichever_key_is_of_another_type_the_session_alone_is_blamed(
             redis_server.client.hset(name, "x", "x")
 
     assert await unsound(client, other) == []
+
+
+ENTRIES = [b"", b"x", b"null", b"{}", b"[1]", b'["kind"]', b"\xff", b'{"kind":1} ', b'{"kind":' + b"[" * 90_000]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda value: ascii(value[:12]))
+@pytest.mark.parametrize("place", ["*", "2-99999999999999"])
+async def test_an_entry_of_a_log_that_nobody_wrote_is_told(client, other, redis_server, entry, place):
+    redis_server.client.xadd("bandit:{s}:log", {"e": entry}, id=place)
+
+    answer = await client.get(f"{PATH}/decisions")
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")
+    assert await unsound(client, other) == []

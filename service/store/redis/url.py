@@ -183,6 +183,7 @@ _BY_TEXT = {
     "MISCONF ": StoreFailure("the store can't write to its disk (MISCONF)", kind=base.StoreFullError),
     "NOREPLICAS ": StoreFailure("the store has too few replicas (NOREPLICAS)"),
     "WRONGTYPE ": StoreFailure("a key of the store has another type (WRONGTYPE)", kind=base.WrongTypeError),
+    "specified in XADD is": StoreFailure("a log has entries of others (XADD)", kind=base.WrongTypeError),
     "max number of clients": StoreFailure("the store has too many clients", is_transient=True),
     "unauthenticated ": StoreFailure("the store refused the credentials: it needs a password"),
     "user executing the script": NO_PERMISSION,
