@@ -193,15 +193,16 @@ class Metrics:
             return await asyncio.to_thread(self._text)
 
     def _text(self) -> bytes:
-        if (folder := self._folder) is None:
-            return generate_latest(self.registry)
+        folder = self._folder
         for _ in range(TRIES):
+            if folder is None:
+                break
             # The parent makes again what is removed of the folder, and empties files of a worker that has ended.
             with suppress(OSError, ValueError, struct.error):
                 if len(list(folder.glob("*.db"))) >= self._files:
                     return _sums(folder)
             time.sleep(PAUSE_SECONDS)
-        return _sums(folder)
+        return generate_latest(self.registry)
 
     def count(
         self, events: Mapping[str, int], before: Progress, after: Progress, delays: Iterable[float] = ()

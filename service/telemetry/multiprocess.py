@@ -98,7 +98,7 @@ class SharedMetrics:
 
     def mend(self) -> None:
         """Make the folder and its links again, if something removes what is old from the disk."""
-        if self._folder is None or all(os.path.lexists(Path(self._folder, name)) for name in self.files):
+        if self._folder is None or self._is_whole(self._folder):
             return
         with suppress(OSError):  # It is tried again.
             Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,11 +107,17 @@ class SharedMetrics:
                     with suppress(FileExistsError):
                         Path(self._folder, name).symlink_to(f"/proc/self/fd/{descriptor}")
 
+    def _is_whole(self, folder: str) -> bool:
+        return all(os.path.lexists(Path(folder, name)) for name in self.files)
+
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return a worker's environment: the given one with ``FOLDER`` set to this folder, or removed."""
+        """Return a worker's environment: the given one with ``FOLDER`` set to this folder, or removed.
+
+        It is removed, too, where the folder can't be made again: that worker reports its own counts only.
+        """
         self.mend()
         others = {name: value for name, value in environment.items() if name != FOLDER}
-        return others if self._folder is None else others | {FOLDER: self._folder}
+        return others | {FOLDER: self._folder} if self._folder and self._is_whole(self._folder) else others
 
     def count(self, name: str, text: str) -> None:
         """Add 1 to a counter without labels; the workers' scrapes add it to their own, which stay 0.

@@ -205,6 +205,21 @@ def test_without_a_folder_workers_count_for_themselves(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.processes
+def test_a_folder_that_can_not_be_made_again_ends_nothing(tmp_path):
+    folder, file = tmp_path / "temporary", tmp_path / "file"
+    folder.symlink_to(tmp_path)
+    file.write_text("")
+    with RunningService(tmp_path, environment={"TMPDIR": str(folder)}) as service, service.client() as client:
+        file.replace(folder)
+        assert any(name == "bandit_build_info" for name, *_ in scrape(client))
+        os.kill(service.workers()[0], signal.SIGKILL)
+        service.wait_serving(2)
+        with http_client(service.url) as another:
+            assert any(name == "bandit_build_info" for name, *_ in scrape(another))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.processes
 @pytest.mark.parametrize("removed", ["*", "*.db", "*_0.db", "folder"])
 def test_a_cleaner_of_temporary_files_costs_no_count_and_ends_nothing(tmp_path, removed):
     def posts(client):
