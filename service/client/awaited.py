@@ -18,6 +18,7 @@ from .calls import (
     ActOptions,
     Arm,
     ArmChanges,
+    BadAnswerError,
     BanditsError,
     Call,
     Fallback,
@@ -126,6 +127,8 @@ class AsyncCalls(AsyncConnection):
                 yield each
             if cursor is None:
                 return
+            if cursor == asked.get("cursor"):
+                raise BadAnswerError(f"a page of {path} leads to itself")
             asked["cursor"] = cursor
 
 

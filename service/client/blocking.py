@@ -18,6 +18,7 @@ from .calls import (
     ActOptions,
     Arm,
     ArmChanges,
+    BadAnswerError,
     BanditsError,
     Call,
     Fallback,
@@ -125,6 +126,8 @@ class Calls(Connection):
             yield from found
             if cursor is None:
                 return
+            if cursor == asked.get("cursor"):
+                raise BadAnswerError(f"a page of {path} leads to itself")
             asked["cursor"] = cursor
 
 

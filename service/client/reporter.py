@@ -115,12 +115,14 @@ class Batch:
     ----------
     size : bytes of their JSON
     failing_since : when its first call failed
+    told : positions of those that ``on_error`` is called with
     """
 
     events: list[Event]
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     size: int = 0
     failing_since: float | None = None
+    told: set[int] = field(default_factory=set)
 
 
 class Lane:
@@ -194,8 +196,10 @@ class Lane:
         return done
 
     def left(self) -> list[Event]:
-        """Return all events that are not done."""
-        return [event for batch in self._batches for event in batch.events] + [event for event, _ in self._waiting]
+        """Return all events that are not done, nor told of now."""
+        begun = [(batch, index) for batch in self._batches for index in range(len(batch.events))]
+        left = [batch.events[index] for batch, index in begun if index not in batch.told]
+        return left + [event for event, _ in self._waiting]
 
 
 # -- What sends it.
@@ -294,8 +298,7 @@ class Reporter:
         finally:  # A signal's handler may end the program while it waits.
             with self._lock:
                 left = {lane.session_id: lane.left() for lane in self._lanes.values()}
-                self._counts.waiting -= sum(map(len, left.values()))
-                self._lanes = {}
+                self._counts.waiting, self._lanes = 0, {}
                 self._changed.notify_all()
             for session_id, events in left.items():
                 self._drop(session_id, events, ClosedError(f"not acknowledged within {seconds:g} s of closing"))
@@ -418,7 +421,7 @@ class Reporter:
         if not wrong and count > 1 and status in {413, 422}:  # Smaller batches may do.
             self._end(lane, batch.events[: count // 2], batch.events[count // 2 :])
             return
-        wrong = wrong or set(range(count))
+        batch.told = wrong = wrong or set(range(count))
         self._drop(lane.session_id, [batch.events[index] for index in sorted(wrong)], error)
         self._end(lane, [event for index, event in enumerate(batch.events) if index not in wrong])
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.client import AsyncBandits, BadAnswerError
-from tests.client.conftest import ACTION, AWAY, BUSY, LATER, SETTLED, problem, scripted, settled
+from tests.client.conftest import ACTION, AWAY, BUSY, LATER, SETTLED, VIEW, problem, scripted, settled
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -90,6 +90,7 @@ NO_SETTLEMENTS = [
     *(said(SETTLED | {"applied": 2, name: wrong}) for name in COUNTS for wrong in ("2", None, [2], -1, 7.0, True)),
     *(said(SETTLED | {"applied": count}) for count in (0, 1, 3)),
     *(said({"code": "x", "indexes": wrong}, 422) for wrong in (["0"], [True], [0.0], [None], *PLACES)),
+    *(said({"code": "x", "errors": wrong}, 422) for wrong in ("loss", ["loss"], [None], {"field": "loss"}, 1)),
     *(httpx.Response(status, text="<html>") for status in (301, 400, 401, 403, 404, 409, 418, 422)),
     *(httpx.Response(307, headers={"Location": "http://[bad"}), said({"detail": "Not Found", "code": None}, 404)),
 ]
@@ -139,3 +140,19 @@ def test_the_advice_fits_the_failure_and_passes_from_process_to_process(failure,
     assert advice in str(error)
     assert (START in str(error)) == (advice == START)
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize("learner", [None, [], "dexp3"], ids=ascii)
+def test_what_is_no_view_is_not_handed_on(learner):
+    bandits, _ = scripted(said(VIEW | {"learner": learner}))
+
+    with pytest.raises(BadAnswerError):
+        bandits.session("s").view()
+
+
+def test_a_page_that_leads_to_itself_ends_a_list():
+    bandits, script = scripted(said({"sessions": [], "next_cursor": "c"}))
+
+    with pytest.raises(BadAnswerError, match="leads to itself"):
+        list(bandits.sessions.list())
+    assert len(script.requests) == 2

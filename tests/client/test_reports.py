@@ -180,6 +180,25 @@ def test_an_error_of_on_error_stops_nothing(error, caplog):
     assert "on_error failed" in caplog.text
 
 
+def test_what_is_told_while_the_client_closes_is_told_once():
+    opened, told = threading.Event(), []
+
+    def tell(dropped):
+        told.extend(event["label"] for event in dropped.events)
+        opened.wait(SECONDS)
+
+    refusal = problem(422, "invalid_request", indexes=[1])
+    bandits, _ = scripted(refusal, on_error=tell, reports=client.ReportRules(interval=0.0, close_timeout=0.05))
+    threading.Timer(0.2, opened.set).start()
+    for label in ("a", "b"):
+        bandits.session("s").report(label, loss=1)
+    wait_until(lambda: told)
+    bandits.close()
+
+    assert sorted(told) == ["a", "b"]
+    assert (bandits.reports.dropped, bandits.reports.waiting) == (2, 0)
+
+
 def test_flush_returns_once_what_waits_is_answered():
     gate = Gate()
     bandits, _ = scripted(gate, reports=LATER)
