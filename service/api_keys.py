@@ -26,6 +26,8 @@ _ROUNDING = 1e-6
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Role = Literal["reader", "client", "admin"]
+Clock = Callable[[], float]
+"""Returns seconds."""
 
 
 log = logging.getLogger(__name__)
@@ -156,10 +158,7 @@ class KeyRing:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        full_at: memoryview[float] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, settings: Settings, full_at: memoryview[float] | None = None, clock: Clock = time.monotonic
     ) -> None:
         self._settings, self._clock = settings, clock
         self._full_at = memoryview(bytearray(8 * MAX_KEYS)).cast("d") if full_at is None else full_at

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
@@ -62,6 +62,20 @@ def is_absent(name: str, value: Any) -> bool:
     if isinstance(value, str):
         return value == "" or (value.strip().lower() in ABSENT and name not in TEXTS)
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def read_cell(readers: Mapping[str, Callable[[Any], Any]], name: str, value: Any) -> Any:
+    """Return what the cell of a column says, by the reader of that name; as it is if there is none.
+
+    Raises
+    ------
+    ValueError
+        for one that can't be read.
+    """
+    try:
+        return readers[name](value) if name in readers else value
+    except (ValueError, TypeError, ArithmeticError, KeyError) as error:
+        raise ValueError(f"{name}: {repr(value)[:40]} can't be read") from error
 
 
 def read_rows(path: Path, form: str | None = None) -> Iterator[Row]:

@@ -130,17 +130,14 @@ class SessionTokens:
         name, of_act = segment.encode(), min(int(at * PER_SECOND), _LATEST).to_bytes(_TIME_BYTES)
         slot_bytes, arm_bytes = (slot.bit_length() + 7) // 8, (arm.bit_length() + 7) // 8
         lengths = (len(self._id), len(name), slot_bytes << 4 | arm_bytes)
-        said = (
-            _HEAD.pack(FORMAT << 4 | group, key.id, self._making, of_act, *lengths)
-            + (self._id + name + slot.to_bytes(slot_bytes) + arm.to_bytes(arm_bytes))
-            + (_TAIL.pack(len(tail)) + tail if tail else b"")
-        )
+        head = _HEAD.pack(FORMAT << 4 | group, key.id, self._making, of_act, *lengths)
+        named = self._id + name + slot.to_bytes(slot_bytes) + arm.to_bytes(arm_bytes)
+        said = head + named + (_TAIL.pack(len(tail)) + tail if tail else b"")
         return f"{_encoded(said)}.{_encoded(key.mac(said))}"
 
     def opened(self, text: str) -> Token | None:
         """Return what a token of this session says; None for any other text."""
-        token = read(text)
-        if token is None or (token.session_id, token.making) != (self._session_id, self._making):
+        if (token := read(text)) is None or (token.session_id, token.making) != (self._session_id, self._making):
             return None
         return token if self._keys.is_genuine(token) else None
 

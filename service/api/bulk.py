@@ -19,14 +19,14 @@ from jiter import from_json
 from starlette.types import Scope
 
 from .. import errors
-from ..cooperative import COMPACT, LARGE_INPUT_BYTES, FairYield, joined, json_chunks, run_in_thread, wait_in_queue
+from ..cooperative import COMPACT, LARGE_INPUT_BYTES, FairYield, joined, run_in_thread, wait_in_queue
 from ..models.events import Idempotency, WrongEvent, digest, digest_of
 from ..models.specification import is_id
 from ..sessions.feedback import SettleFeedback
 from ..telemetry.logs import PART, WAITED
 from . import json_body
 from .calls import IDEMPOTENCY_KEY, Call, Reply
-from .problems import from_pydantic_errors, problem_fields
+from .problems import problem_fields, validated
 from .runtime import Runtime
 from .schemas import BulkFeedbacks
 
@@ -103,8 +103,7 @@ async def read_lines(call: Call, body: bytes) -> BulkFeedbacks:
         elif not isinstance(session_id := value.pop("session_id", None), str):
             found.refuse(place, "the session of the event, as text", "session_id")
         else:
-            if (part := found.parts.get(session_id)) is None:
-                part = found.parts[session_id] = Part([], [])
+            part = found.parts.setdefault(session_id, Part([], []))
             part.places.append(place)
             part.events.append(value)
             if value.get("event_id") is None and value.get("token") is None:
@@ -122,11 +121,7 @@ async def _events(call: Call, body: bytes) -> AsyncIterator[tuple[int, Any]]:
         values = await json_body.read_in_pieces(_piece, MAX_LINES, body)
     if values is None:
         posted = posted or await run_in_thread(json_body.parse, body, call.requests.limits)
-        wrong: list[dict[str, Any]] = []
-        read = cast("Any", call.operation.body).validate(posted, ("body",), wrong)
-        if wrong:
-            raise from_pydantic_errors(wrong)
-        values = read.events
+        values = validated(BulkFeedbacks, posted).events
     for each in enumerate(values):
         yield each
 
@@ -219,8 +214,7 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
     if any(len(part.places) > most for part in lines.parts.values()):
         raise errors.PayloadTooLargeError(f"One session may have {most} events in a call")
     counts, unavailable, failed = Counter(invalid=len(lines.invalid)), list[int](), list[Mapping[str, Any]]()
-    prefix = "" if call.api_key is None else call.api_key.session_prefix
-    room, replayed = asyncio.Semaphore(MOST_UNDER_WAY), list[bool]()
+    prefix, room, replayed = call.rights.prefix, asyncio.Semaphore(MOST_UNDER_WAY), list[bool]()
 
     async def settle_part(session_id: str, part: Part) -> None:
         if len(failed) >= MOST_UNDER_WAY:  # The store is down: the others would wait for it in vain.
@@ -228,7 +222,7 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
         elif is_id(session_id) and session_id.startswith(prefix):
             key = given
             if given is not None:
-                asked = await digest_of(json_chunks(part.events, json_body.SORTED), fair_yield)
+                asked = await digest_of(json_body.in_order(part.events), fair_yield)
                 key = Idempotency(digest(session_id, given.key.hex()), asked)
             found = await settle(call, session_id, part.events, key)
         else:

@@ -24,16 +24,7 @@ from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..api_keys import ApiKey
-from ..cooperative import (
-    LARGE_INPUT_BYTES,
-    STREAMED_FROM_BYTES,
-    Body,
-    FairYield,
-    Turns,
-    joined,
-    json_chunks,
-    run_in_thread,
-)
+from ..cooperative import LARGE_INPUT_BYTES, STREAMED_FROM_BYTES, Body, FairYield, Turns, joined, run_in_thread
 from ..errors import InvalidRequestError, NotFoundError, OverloadedError, PayloadTooLargeError, ServiceError
 from ..models.events import PRINTABLE_ASCII, Event, Idempotency, digest, digest_of
 from ..sessions.views import ALL, Rights
@@ -136,9 +127,8 @@ class Call(Request):
         apart = [scope["method"], self.operation.route.path, scope["path_params"].get("session_id", "")]
         if (api_key := self.api_key) is not None:
             apart.append(api_key.name)
-        asked = itertools.chain(
-            [scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, json_body.SORTED)
-        )
+        query = scope["query_string"].decode("latin-1")
+        asked = itertools.chain([query, "\n"], json_body.in_order(self.posted or {}))
         return Idempotency(digest(key, *apart), await digest_of(asked, FairYield()))
 
 
@@ -204,8 +194,7 @@ class Requests:
         started, app = time.perf_counter(), self._app
         beside: Headers = ()
         given = dict(reversed(scope["headers"]))  # Of each name the first.
-        request_id = given.get(REQUEST_ID)
-        if request_id is None or not _SANE_ID.fullmatch(request_id):
+        if (request_id := given.get(REQUEST_ID)) is None or not _SANE_ID.fullmatch(request_id):
             request_id = next(self._new_ids)
         scope[ID_IN_SCOPE] = request_id
         try:
@@ -408,10 +397,8 @@ class Requests:
 
     async def _read_large(self, call: Call, field: Field, body: bytes, errors: list[dict[str, Any]]) -> Any:
         if field.columns in (json_body.plain_events, json_body.each_event) and _KEY not in call.given:
-            events = await json_body.read_in_pieces(
-                partial(self._read_events, field), self._settings.max_events, body
-            )
-            if events is not None:
+            read = partial(self._read_events, field)
+            if (events := await json_body.read_in_pieces(read, self._settings.max_events, body)) is not None:
                 return json_body.batch_of(events)
         call.posted = await run_in_thread(json_body.parse, body, self.limits)
         return await run_in_thread(self._validate, field, call.posted, errors)

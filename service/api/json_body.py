@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -21,7 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from starlette.types import Message, Receive
 
 from .. import errors
-from ..cooperative import LARGE_INPUT_BYTES, FairYield
+from ..cooperative import LARGE_INPUT_BYTES, FairYield, json_chunks
 from ..learners.specs import MAX_COUNT
 from ..models.events import MAX_NAMES, Event, PlainEvents, WrongEvent
 from ..settings import Settings
@@ -29,7 +29,7 @@ from .problems import from_pydantic_errors
 from .schemas import Feedbacks
 
 JSON = "application/json"
-SORTED = json.JSONEncoder(sort_keys=True)
+_SORTED = json.JSONEncoder(sort_keys=True)
 MAX_MEDIA_TYPE = 200
 """Characters of a Content-Type."""
 MAX_DIGITS = 400
@@ -79,6 +79,11 @@ class PartLimits(NamedTuple):
         """
         brackets = outside.count(b"[") + outside.count(b"{")
         return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
+
+
+def in_order(value: Any) -> Iterable[str]:
+    """Return JSON that is the same whatever the order of fields was, in pieces."""
+    return json_chunks(value, _SORTED)
 
 
 async def receive_rest(message: Message, limit: int, receive: Receive, seconds: float) -> bytes:
@@ -291,8 +296,7 @@ def each_event(posted: Mapping[str, Any], settings: Settings) -> Feedbacks | Non
     events = posted.get("events")
     if type(events) is not list or len(posted) != 1 or not 0 < len(events) <= settings.max_events:
         return None
-    columns = _columns(events)
-    return batch_of([read_event(event, settings) for event in events] if columns is None else columns)
+    return batch_of(_columns(events) or [read_event(event, settings) for event in events])
 
 
 async def read_each(values: Sequence[Any], settings: Settings) -> Sequence[Event | WrongEvent]:
@@ -360,8 +364,7 @@ def read_small(
     body: bytes, columns: Callable[[Any, Settings], Any] | None, settings: Settings, limits: PartLimits
 ) -> tuple[dict[str, Any], Any]:
     """Parse the object in a small body, and read it without its model if ``columns`` can; else None beside it."""
-    posted = parse_small(body)
-    if posted is not None:
+    if (posted := parse_small(body)) is not None:
         if columns is not None and (read := columns(posted, settings)) is not None:
             return posted, read
         if body.count(b":") <= MAX_FIELDS:
@@ -399,8 +402,7 @@ async def read_in_pieces(
     """
     fair_yield, parts, count = FairYield(), list[Sequence[Event]](), 0
     for piece in _pieces(body):
-        part = read(b'{"events":[%b]}' % body[piece])
-        if part is None:
+        if (part := read(b'{"events":[%b]}' % body[piece])) is None:
             return None
         parts.append(part)
         count += len(part)

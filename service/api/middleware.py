@@ -190,8 +190,7 @@ class KeyCheck:
             raise errors.UnauthorizedError("The request carries more than one API key")
         if not any(secrets):
             raise errors.UnauthorizedError.of("and the request has none")
-        key = api_keys.find(secrets[0], self._runtime.api_keys.keys)
-        if key is None:
+        if (key := api_keys.find(secrets[0], self._runtime.api_keys.keys)) is None:
             raise errors.UnauthorizedError.of("and the service does not know the one in the request")
         return key
 

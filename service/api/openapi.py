@@ -24,6 +24,7 @@ from ..learners.base import Posted
 from ..learners.specs import ArmsSpec
 from ..models.events import PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
+from ..sessions.feedback import TO_SETTLE
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
 from .calls import IDEMPOTENCY_KEY, MAX_KEY_LENGTH
@@ -40,18 +41,13 @@ EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").
 """Bodies and answers of one session that recommends three jokes, by name."""
 
 
-KEYED: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": IDEMPOTENCY_KEY,
-            "in": "header",
-            "required": False,
-            "description": "A request with the same key and body gets the first answer again and changes nothing.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
-        }
-    ]
-}
+_AGAIN = "A request with the same key and body gets the first answer again and changes nothing."
+_KEY = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII}
+_HEADER = {"name": IDEMPOTENCY_KEY, "in": "header", "required": False, "description": _AGAIN, "schema": _KEY}
+KEYED: dict[str, Any] = {"parameters": [_HEADER]}
 """What the OpenAPI document says of the header."""
+EMPTY: dict[str, Any] = {"status_code": 204, "response_class": Response, "response_model": None}
+"""Options of a route whose success has no body."""
 
 
 def describe_answers(
@@ -69,9 +65,8 @@ def describe_answers(
     extra: Any = model.model_config.get("json_schema_extra") or {}
     shown = extra.get("example") if example is None else EXAMPLES[example]
     content = {} if shown is None else {JSON: {"example": shown}}
-    responses = {
-        status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
-    }
+    told = {"model": model, "content": content}
+    responses = {status: told | {"description": text} for status, text in descriptions.items()}
     route = {"response_model": model, "response_class": Response, "responses": responses}
     return route | ({"openapi_extra": KEYED} if keyed else {})
 
@@ -79,16 +74,11 @@ def describe_answers(
 _OUTSIDE = "loss must lie in [-10.0, 10.0]"
 
 
+_SURPLUS = "2 events for 1 outstanding decision: 1 too many for their arms; " + TO_SETTLE
 _SHOWN = (
     errors.UnauthorizedError.of("and the request has none"),
-    errors.SurplusFeedbackError(
-        "2 events for 1 outstanding decision: 1 too many for their arms; act first, or leave such events out with "
-        "?on_surplus=skip",
-        indexes=[1],
-    ),
-    errors.InvalidRequestError(
-        f"events[1].loss: {_OUTSIDE}", errors=[errors.FieldError("loss", _OUTSIDE, 1)], indexes=[1]
-    ),
+    errors.SurplusFeedbackError(_SURPLUS, indexes=[1]),
+    errors.InvalidRequestError.of("loss", _OUTSIDE, 1),
     errors.InvalidTokenError(),
 )
 _OF_CLICKS = (errors.BadTokenError, errors.ExpiredTokenError, errors.TooManyClicksError)
@@ -144,15 +134,11 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     app : with all its routes
     settings : of the service: prefix of its paths, limits of fields, and whether keys are needed
     """
-    prefix = settings.root_path
     routes = [route.described() if isinstance(route, CallRoute) else route for route in app.routes]
     keyless = {route.path for route in routes if isinstance(route, APIRoute) and access_of(route).keyless}
+    servers = [{"url": settings.root_path}] if settings.root_path else None
     described = get_openapi(
-        title=app.title,
-        version=app.version,
-        routes=routes,
-        description=app.description,
-        servers=[{"url": prefix}] if prefix else None,
+        title=app.title, version=app.version, routes=routes, description=app.description, servers=servers
     )
     for route in routes:
         if isinstance(route, APIRoute) and route.include_in_schema:

@@ -99,9 +99,8 @@ class PathOperation:
             refused.append(f"a handler that is no coroutine function annotated to return a {returns.__name__}")
         for parameter in signature.parameters.values():
             refused += self._add(parameter, names)
-        refused += [
-            f"path parameter {name} the handler does not take" for name in names - signature.parameters.keys()
-        ]
+        not_taken = names - signature.parameters.keys()
+        refused += [f"path parameter {name} the handler does not take" for name in not_taken]
         if refused:
             methods = ", ".join(sorted(route.methods or ()))
             raise TypeError(f"{methods} {route.path}: the dispatcher does not carry out {'; '.join(refused)}")
@@ -142,11 +141,8 @@ class PathOperation:
         """Read query parameters by name, with defaults; each may be given once, and unknown ones are errors."""
         query = QueryParams(given)
         counts = Counter(name for name, _ in query.multi_items())
-        errors: list[dict[str, Any]] = [
-            {"type": "extra_forbidden", "loc": ("query", name), "msg": "there is no such query parameter"}
-            for name in counts
-            if name not in self.query
-        ]
+        told: dict[str, Any] = {"type": "extra_forbidden", "msg": "there is no such query parameter"}
+        errors = [told | {"loc": ("query", name)} for name in counts if name not in self.query]
         values = {}
         for name, field in self.query.items():
             values[name] = field.default

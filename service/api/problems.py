@@ -6,9 +6,10 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
@@ -25,6 +26,7 @@ from .schemas import Described
 
 # -- Pydantic's errors as this service reports them: field, event index, message.
 
+M = TypeVar("M", bound=BaseModel)
 _TAGS: Mapping[str, Collection[str]] = {
     "body": EVENT_TAGS,
     "event": EVENT_TAGS,
@@ -56,6 +58,20 @@ def from_pydantic_errors(wrong: Iterable[Mapping[str, Any]]) -> errors.InvalidRe
     """
     found = [_field_error(error) for error in wrong]
     return errors.InvalidRequestError.of_all(found) if found else errors.InvalidRequestError()
+
+
+def validated(model: type[M], posted: Any) -> M:
+    """Return a body as its model has it.
+
+    Raises
+    ------
+    InvalidRequestError
+    """
+    try:
+        return model.model_validate(posted)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise from_pydantic_errors({**each, "loc": ("body", *each["loc"])} for each in found) from None
 
 
 def _field_error(error: Mapping[str, Any]) -> errors.FieldError:
@@ -129,19 +145,14 @@ class Problem(Described):
 
 def problem_fields(error: errors.ServiceError) -> dict[str, Any]:
     """Return the fields of a problem: below 10 kB as JSON but for its own ones, and never the input in full."""
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": error.title,
-        "status": error.status,
-        "code": error.code,
-        "detail": _clipped(error.detail, 2 * errors.MAX_MESSAGE),
-    }
+    body: dict[str, Any] = {"type": "about:blank", "title": error.title, "status": error.status, "code": error.code}
+    body["detail"] = _clipped(error.detail, 2 * errors.MAX_MESSAGE)
     if error.indexes:
         body["indexes"] = list(error.indexes[: errors.MAX_INDEXES])
     if error.errors:
+        listed = error.errors[: errors.MAX_LISTED]
         body["errors"] = [
-            {"index": each.index, "field": _clipped(each.field), "message": _clipped(each.message)}
-            for each in error.errors[: errors.MAX_LISTED]
+            {"index": e.index, "field": _clipped(e.field), "message": _clipped(e.message)} for e in listed
         ]
         while len(body["errors"]) > 1 and len(json.dumps(body)) >= errors.MAX_ANSWER:
             body["errors"].pop()

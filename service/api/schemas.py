@@ -121,10 +121,8 @@ class CreateSession(Specification):
     @property
     def specification(self) -> Specification:
         """The session without its id."""
-        return Specification.model_construct(
-            self.model_fields_set - {"session_id"},
-            **{name: getattr(self, name) for name in Specification.model_fields},
-        )
+        fields = {name: getattr(self, name) for name in Specification.model_fields}
+        return Specification.model_construct(self.model_fields_set - {"session_id"}, **fields)
 
 
 class Act(Eligibility):

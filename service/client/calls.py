@@ -216,8 +216,7 @@ class Action:
         TypeError
             for a point.
         """
-        chosen = self.arm if self.label is None else self.label
-        if chosen is None:
+        if (chosen := self.arm if self.label is None else self.label) is None:
             raise TypeError("this action is a point: it has `x` and `query_points`")
         return chosen
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..client.calls import COUNTS, encode
-from ..row_files import FORMATS, WRONG, LogFileError, digest_of, form_of, is_absent, read_rows
+from ..row_files import FORMATS, WRONG, LogFileError, digest_of, form_of, is_absent, read_cell, read_rows
 from .run import Command, CommandError, Screen, add_service_flags, client_of
 
 BATCH, BATCH_BYTES = 1000, 1_000_000
@@ -49,13 +49,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a table or JSON lines, or - for JSON lines of standard input")
     parser.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
     parser.add_argument("--session", metavar="SESSION", help="of all events; by default that in session_id")
-    parser.add_argument(
-        "--rename",
-        type=_renames,
-        default={},
-        metavar="FIELD=COLUMN,...",
-        help="columns with other names than fields",
-    )
+    named = "columns with other names than fields"
+    parser.add_argument("--rename", type=_renames, default={}, metavar="FIELD=COLUMN,...", help=named)
     add_service_flags(parser)
 
 
@@ -118,20 +113,14 @@ def _events(
             left_out |= cells.keys() - READERS.keys()
             event = {name: cells[name] for name in READERS if name in cells}
             if is_table:
-                read = {name: _read(name, cell) for name, cell in event.items() if not is_absent(name, cell)}
+                given = {name: cell for name, cell in event.items() if not is_absent(name, cell)}
+                read = {name: read_cell(READERS, name, cell) for name, cell in given.items()}
                 event = {name: cell for name, cell in read.items() if cell is not None}
             event |= {} if options.session is None else {"session_id": options.session}
             event |= {"event_id": f"{digest}-{number}"} if event.get("event_id") is None else {}
             yield number, event, len(encode(event))
         except WRONG as error:
             wrong[number] = str(error)
-
-
-def _read(name: str, cell: Any) -> Any:
-    try:
-        return READERS[name](cell)
-    except (ValueError, TypeError, ArithmeticError, KeyError) as error:
-        raise ValueError(f"{name}: {repr(cell)[:40]} can't be read") from error
 
 
 def _batches(events: Iterator[tuple[int, Any, int]]) -> Iterator[list[tuple[int, Any, int]]]:

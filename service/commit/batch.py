@@ -16,18 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+from .. import errors
 from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
 from ..engine.arm_run import ArmRun, Names
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
-from ..errors import (
-    ClientGoneError,
-    IdempotencyConflictError,
-    InternalError,
-    InvalidRequestError,
-    ServiceError,
-    SurplusFeedbackError,
-)
 from ..models.events import Idempotency
 from ..models.stored import Stored
 from ..store import base as stored_as
@@ -284,7 +277,7 @@ class Draft:
         else:
             return None
         if body != key.body:
-            raise IdempotencyConflictError
+            raise errors.IdempotencyConflictError
         return Answer(unpack(packed), replayed=True)
 
     def show_version(self, version: str) -> None:
@@ -387,6 +380,8 @@ class Operation(ABC):
         """
 
 
+_OF_EVENTS = (errors.InvalidRequestError, errors.SurplusFeedbackError)
+"""What refuses events for what they are."""
 EXPIRY_SECONDS = 0.05
 """Seconds of expiry in one commit, pauses included; what is due beyond it expires in further commits first."""
 
@@ -447,7 +442,7 @@ async def apply_batch(
         stored, records = draft.stored, draft.records
         try:
             if operation.is_gone is not None and operation.is_gone():
-                raise ClientGoneError
+                raise errors.ClientGoneError
             checked = await operation.check(draft)
             key = operation.idempotency
             if key is not None and (earlier := draft.stored_answer(key)) is not None:
@@ -467,10 +462,10 @@ async def apply_batch(
                 draft.outcomes[outcome] = draft.outcomes.get(outcome, 0) + count
             draft.delays += applied.delays
             draft.results.append(Answer(body))
-        except ServiceError as error:
+        except errors.ServiceError as error:
             del draft.journal[noted:]
             draft.results.append(error)
-            if operation.reports_events and isinstance(error, (InvalidRequestError, SurplusFeedbackError)):
+            if operation.reports_events and isinstance(error, _OF_EVENTS):
                 draft.outcomes["refused"] = draft.outcomes.get("refused", 0) + operation.weight
         except Exception:
             if before is None:
@@ -478,7 +473,7 @@ async def apply_batch(
             log.exception("request failed")
             draft.run, draft.stored, draft.records = before, stored, records
             del draft.journal[noted:]
-            draft.results.append(InternalError())
+            draft.results.append(errors.InternalError())
         if len(batch) > 1:
             await draft.fair_yield()
     return draft

@@ -311,8 +311,7 @@ class SessionCache:
 
     def get(self, session_id: str) -> CachedSession | None:
         """Return the session as this worker last saw it; others may have committed since."""
-        cached = self._decoded.get(session_id)
-        if cached is not None:
+        if (cached := self._decoded.get(session_id)) is not None:
             self._decoded.move_to_end(session_id)
         elif (resting := self._resting.get(session_id)) is not None:
             self.forget(session_id)
@@ -381,6 +380,5 @@ class SessionCache:
 
     def forget(self, session_id: str) -> None:
         """Drop a session."""
-        kept = self._decoded.pop(session_id, None) or self._resting.pop(session_id, None)
-        if kept is not None:
+        if (kept := self._decoded.pop(session_id, None) or self._resting.pop(session_id, None)) is not None:
             self._bytes -= kept.size

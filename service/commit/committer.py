@@ -81,22 +81,12 @@ async def commit_of(
     if draft.shows_version:
         draft.show_version(base.version if written is None else version)
         await draft.fair_yield()
-    return Commit(
-        session_id,
-        writer,
-        base.version,
-        written,
-        base.checksum,
-        list(new),
-        list(draft.asked_events - known.duplicates.keys() - new.keys())
-        if len(draft.asked_events) > len(new)
-        else (),
-        list(draft.asked_keys - known.replays.keys()) if draft.asked_keys else (),
-        {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()},
-        values,
-        asks,
-        asks > base.run.params.remember_seconds,
-    )
+    asked, keys = draft.asked_events, draft.asked_keys
+    lookups = list(asked - known.duplicates.keys() - new.keys()) if len(asked) > len(new) else ()
+    of_keys = list(keys - known.replays.keys()) if keys else ()
+    answers = {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()}
+    remembered = (list(new), lookups, of_keys, answers, values, asks, asks > base.run.params.remember_seconds)
+    return Commit(session_id, writer, base.version, written, base.checksum, *remembered)
 
 
 async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
@@ -132,21 +122,12 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     if (idle := spec.idle_ttl_seconds) is not None:
         # The store's clock may be slow for a while: the session was used at the latest time that it has seen.
         least = int(1000 * (spec.expires_at(max(run.ledger.time, base.created_at)) or 0))
-    return Written(
-        version,
-        state,
-        spec.idle_ttl_ms if draft.extends_deadline and idle is not None else None,
-        least,
-        idle is None and before.idle_ttl_seconds is not None,
-        specification,
-        records,
-        segments,
-        await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
-        about,
-        entries,
-        run.ledger.logged - len(entries) + 1,
-        0 if before.decision_log is None else before.decision_log.max_entries,
-    )
+    idle_ms = spec.idle_ttl_ms if draft.extends_deadline and idle is not None else None
+    counts = await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {}
+    session = (version, state, idle_ms, least, idle is None and before.idle_ttl_seconds is not None, specification)
+    most = 0 if before.decision_log is None else before.decision_log.max_entries
+    log = (entries, run.ledger.logged - len(entries) + 1, most)
+    return Written(*session, records, segments, counts, about, *log)
 
 
 NOTHING_KNOWN = Known({}, {})

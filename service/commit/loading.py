@@ -72,8 +72,7 @@ class SessionLoader:
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        snapshot = await self._store.load(session_id)
-        if snapshot is None:
+        if (snapshot := await self._store.load(session_id)) is None:
             raise UnknownSessionError
         return await self.decode(session_id, snapshot)
 
@@ -130,8 +129,7 @@ class SessionLoader:
                 cached = await with_records(cached, records)
             except StateCorruptError:
                 # Records of a later version need not fit this state: only those of the same version are damage.
-                now = await self._store.load(session_id)
-                if now is not None and now.version == cached.version:
+                if (now := await self._store.load(session_id)) is not None and now.version == cached.version:
                     raise
                 return await self.load(session_id)
         self._cache.put(session_id, cached)

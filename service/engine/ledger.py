@@ -453,6 +453,9 @@ _PER_COUNTER = 4
 _WORD = 2**64
 _NONE = np.empty(0)
 _NO_WORDS = np.zeros(_PER_COUNTER, dtype=np.uint64)
+_UNUSED: Any = {"bit_generator": "Philox", "buffer": _NO_WORDS, "buffer_pos": _PER_COUNTER}
+_UNUSED |= {"has_uint32": 0, "uinteger": 0}
+"""What the state of a generator says besides, before anything is drawn."""
 _PHILOX = np.random.Philox(0)
 _GENERATOR = np.random.Generator(_PHILOX)
 _LOCK = threading.Lock()
@@ -499,14 +502,7 @@ class Draws:
         # The state of ``Philox(key=seed, counter=[0, 0, 0, stream])`` after ``advance``.
         high, low = divmod(self._seed, _WORD)
         words = {"counter": (block * (BLOCK // _PER_COUNTER), 0, 0, self._stream), "key": (low, high)}
-        state: Any = {
-            "bit_generator": "Philox",
-            "state": {name: np.array(values, dtype=np.uint64) for name, values in words.items()},
-            "buffer": _NO_WORDS,
-            "buffer_pos": _PER_COUNTER,
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        state: Any = {**_UNUSED, "state": {name: np.array(each, dtype=np.uint64) for name, each in words.items()}}
         with _LOCK:
             _PHILOX.state = state
             return _GENERATOR.random(blocks * BLOCK)

@@ -13,28 +13,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..learners.base import (
-    ArmLearner,
-    Information,
-    IntArray,
-    PointLearner,
-    PooledLearner,
-    ProvisionalLearner,
-    Rows,
-    SlotLearner,
-)
+from ..learners import base
 from ..learners.maths import LARGEST_DELAYS, LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
 from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
 from .ledger import (
-    PER_WINDOW,
     ActTimes,
     ArmAction,
     ArmActions,
     ArmFeedback,
     ArmLedger,
     Draws,
-    Expiry,
     Ledger,
     Params,
     PointAction,
@@ -48,7 +37,7 @@ from .segment_run import KeptSegments, SegmentRun
 class PointRun(BaseRun):
     """A session over the points of a convex set, in which feedback names neither point nor slot."""
 
-    learner: PointLearner[Any]
+    learner: base.PointLearner[Any]
 
     def act(self) -> PointAction:
         """Open the next slot and return the point to play."""
@@ -65,7 +54,7 @@ class PointRun(BaseRun):
 
     def settle(self, event: PointFeedback) -> None:
         self.ledger.settle()
-        if self.learner.information is Information.LOSSES:
+        if self.learner.information is base.Information.LOSSES:
             self.ledger.learn(float(np.clip(event.values[0], -LARGEST_VALUE, LARGEST_VALUE)))
         self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
 
@@ -89,7 +78,7 @@ class ProvisionalRun(ArmRun):
     A decision is outstanding until an event corrects it, it is taken back, or its window ends, as in any session.
     """
 
-    learner: ProvisionalLearner[Any]
+    learner: base.ProvisionalLearner[Any]
 
     @property
     def default(self) -> float:
@@ -97,7 +86,7 @@ class ProvisionalRun(ArmRun):
         expiry = self.params.expiry
         return 0.0 if expiry is None or expiry.loss is None else expiry.loss
 
-    def act(self, eligible: IntArray | None = None) -> ArmAction:
+    def act(self, eligible: base.IntArray | None = None) -> ArmAction:
         """Open the next slot, draw its arm and charge it with the default loss."""
         action = ArmRun.act(self, eligible)
         self.state = self.learner.charge(self.state, self.arms.positions[action.arm], self.default)
@@ -124,7 +113,7 @@ class ProvisionalRun(ArmRun):
 class SlotRun(ArmRun):
     """A session over arms, in which feedback names arm and slot."""
 
-    learner: SlotLearner[Any]
+    learner: base.SlotLearner[Any]
     open_slots: OpenSlots
     """What open slots left for their feedback."""
 
@@ -136,11 +125,11 @@ class SlotRun(ArmRun):
     def moved(self, ledger: Ledger, state: Any) -> Self:
         return replace(ArmRun.moved(self, ledger, state), open_slots=OpenSlots())
 
-    def on_written(self, rows: Rows) -> None:
+    def on_written(self, rows: base.Rows) -> None:
         ArmRun.on_written(self, rows)
         self.open_slots = self.open_slots.written()
 
-    def act(self, eligible: IntArray | None = None) -> ArmAction:
+    def act(self, eligible: base.IntArray | None = None) -> ArmAction:
         """Open the next slot and draw its arm; where that is one open slot too many, drop the oldest before."""
         if len(self.open_slots) >= self.learner.max_open_slots:
             self._drop_oldest()
@@ -149,12 +138,12 @@ class SlotRun(ArmRun):
         self.open_slots.open(action.slot, action.arm, record)
         return action
 
-    def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
+    def act_all(self, count: int, eligible: base.IntArray | None = None) -> ArmActions:
         """Open slots in a row as ``act`` does one by one; the oldest are dropped where there is no room."""
         room = max(0, self.learner.max_open_slots - len(self.open_slots))
         dropped = [] if room else [self._drop_oldest()]
         # Where dropping changes the state, the next slot may have another distribution.
-        most = room or (len(self.open_slots) + 1 if type(self.learner).forget is SlotLearner.forget else 1)
+        most = room or (len(self.open_slots) + 1 if type(self.learner).forget is base.SlotLearner.forget else 1)
         if min(count, most) == 1:
             slot, arm, probability, size = ArmRun.act(self, eligible)
             actions = ArmActions(slot, (arm,), (probability,), size, dropped)
@@ -196,8 +185,7 @@ class SlotRun(ArmRun):
         ValueError
             naming both arms. An unknown or settled slot passes: its event is surplus.
         """
-        opened = self.open_slots.get(event.slot)
-        if opened is not None and opened.arm != event.arm:
+        if (opened := self.open_slots.get(event.slot)) is not None and opened.arm != event.arm:
             raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
 
     def surplus_checker(self) -> SurplusChecker:
@@ -216,7 +204,7 @@ class SlotRun(ArmRun):
             return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
         return times.acted_at(None, self.ledger.slot - event.slot + 1)
 
-    def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:
+    def _settle_removed(self, removed: Sequence[int], positions: base.IntArray) -> None:
         for slot in self.open_slots.of(set(removed)):
             self.state = self.learner.forget(self.state, self.open_slots.close(slot).record)
         ArmRun._settle_removed(self, removed, positions)  # noqa: SLF001 - see BaseRun on super()
@@ -237,27 +225,25 @@ def start_run(params: Params) -> Run:
     learner = params.learner.build()
     second = Draws(params.seed, stream=1) if learner.second_stream else None
     draws, state, times = Draws(params.seed), learner.start(), ActTimes.of_session(params.expiry)
-    if isinstance(learner, PointLearner):
+    if isinstance(learner, base.PointLearner):
         return PointRun(params, learner, draws, second, Ledger(), state, times, ())
-    if not isinstance(learner, ArmLearner):
+    if not isinstance(learner, base.ArmLearner):
         raise TypeError(f"{learner!r} is neither over arms nor over points")
     if params.initial:
         state = learner.warmed(state, params.initial)
-    ledger, arms = (
-        ArmLedger.of(learner.n_arms, sum(arm.acts for arm in params.initial)),
-        Arms.of(learner.n_arms, getattr(params.learner, "arms", None)),
-    )
+    ledger = ArmLedger.of(learner.n_arms, sum(arm.acts for arm in params.initial))
+    arms = Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
     ledger.goals = (0,) * len(params.goals)
-    if isinstance(learner, SlotLearner):
+    if isinstance(learner, base.SlotLearner):
         return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())
     if params.max_segments:
-        if not isinstance(learner, PooledLearner):
+        if not isinstance(learner, base.PooledLearner):
             raise TypeError(f"{learner!r} takes no segments")
         beside = (Segments(learner), start_shared(), KeptSegments(is_whole=True))
         return SegmentRun(params, learner, draws, second, ledger, state, times, (), arms, *beside)
     if params.expiry is None or not params.expiry.provisional:
         return ArmRun(params, learner, draws, second, ledger, state, times, (), arms)
-    if not isinstance(learner, ProvisionalLearner):
+    if not isinstance(learner, base.ProvisionalLearner):
         raise TypeError(f"{learner!r} takes no provisional default")
     return ProvisionalRun(params, learner, draws, second, ledger, state, times, (), arms)
 
@@ -312,18 +298,20 @@ def with_params(run: Run, params: Params) -> Run:
     run : the session's; it stays as it is, and shares its state with the one returned
     params : differ in nothing else; without expiry decisions expire no more
     """
-    times = None if params.expiry is None else _times(run, params.expiry)
+    times = ActTimes.of_session(params.expiry)
+    times = None if times is None else _times(run, times)
     counts = dict(zip(run.params.goals, run.ledger.goals, strict=True))
     ledger: Any = replace(run.ledger, goals=tuple(counts.get(name, 0) for name in params.goals))
     ledger = ledger if times is run.act_times else replace(ledger, judged=0, late=0, late_events=False)
     return replace(run, params=params, ledger=ledger, act_times=times)
 
 
-def _times(run: Run, expiry: Expiry) -> ActTimes:
-    width, before, now = expiry.after_seconds / PER_WINDOW, run.act_times, run.ledger.time
+def _times(run: Run, times: ActTimes) -> ActTimes:
+    """Return the acts of a run in buckets as wide as those of ``times``, which is empty."""
+    width, before = times.width, run.act_times
     if before is not None and before.width == width:
         return before
-    times, present = ActTimes(width), int(now // width)
+    present = int(run.ledger.time // width)
     if before is None:
         outstanding = run.ledger.by_arm if isinstance(run, ArmRun) else np.array([run.ledger.outstanding])
         if run.ledger.outstanding:

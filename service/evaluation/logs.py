@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..row_files import NUMBERS, LogFileError, is_absent, read_rows
+from ..row_files import NUMBERS, LogFileError, is_absent, read_cell, read_rows
 
 # -- Entries.
 
@@ -40,7 +40,7 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     ValueError, TypeError, OverflowError
         for values that no decision log has.
     """
-    entry = {name: _read(name, value) for name, value in fields.items() if not is_absent(name, value)}
+    entry = {name: read_cell(_READERS, name, value) for name, value in fields.items() if not is_absent(name, value)}
     if "kind" not in entry:
         raise ValueError("an entry has a kind")
     if not 0 < entry.get("probability", 1) <= 1 + ROUNDING:
@@ -48,13 +48,6 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     if entry.get("outcome", "applied") not in OUTCOMES:
         raise ValueError(f"outcome: {entry['outcome']!r} is none of {', '.join(OUTCOMES)}")
     return entry
-
-
-def _read(name: str, value: Any) -> Any:
-    try:
-        return _READERS[name](value) if name in _READERS else value
-    except (ValueError, TypeError, ArithmeticError) as error:
-        raise ValueError(f"{name}: {repr(value)[:40]} can't be read") from error
 
 
 def _number(value: Any) -> float:
@@ -202,8 +195,7 @@ class _Matching:
             return
         count = entry.get("count", 1)
         for number in range(count):
-            act = self._settled(entry, of_any_segment=outcome == "expired")
-            if act is None:
+            if (act := self._settled(entry, of_any_segment=outcome == "expired")) is None:
                 self.lone_events += count - number
                 return
             act.ended = outcome
@@ -271,12 +263,8 @@ def match(entries: Iterable[Entry], segment: str | None = None) -> Outcomes:
     if found.lone_events:
         left_out["trimmed from the log, with an event left"] = found.lone_events
     kept = [act for act in acts if act.value is not None]
-    return Outcomes(
-        np.array([act.arm for act in kept], dtype=np.int64),
-        np.array([act.probability for act in kept], dtype=np.float64),
-        np.array([act.eligible for act in kept], dtype=np.int64),
-        np.array([act.value for act in kept], dtype=np.float64),
-        found.word,
-        found.labels,
-        left_out,
-    )
+    arms = np.array([act.arm for act in kept], np.int64)
+    eligible = np.array([act.eligible for act in kept], np.int64)
+    values = np.array([act.value for act in kept], np.float64)
+    probabilities = np.array([act.probability for act in kept], np.float64)
+    return Outcomes(arms, probabilities, eligible, values, found.word, found.labels, left_out)

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WithJsonSchema,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, ValidationError, ValidatorFunctionWrapHandler, WithJsonSchema
+from pydantic.functional_validators import AfterValidator, WrapValidator, model_validator
 
 from ..cooperative import FairYield
 from ..errors import MAX_INDEXES, FieldError, FieldValueError
@@ -161,17 +153,8 @@ async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
 
 
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
-EventId = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=128,
-        pattern=PRINTABLE_ASCII,
-        description="An event with this id counts once within the dedupe window.",
-    ),
-]
-Surplus = Literal["refuse", "skip"]
-"""What to do with events that match no outstanding decision."""
+_ONCE = "An event with this id counts once within the dedupe window."
+EventId = Annotated[str, Field(min_length=1, max_length=128, pattern=PRINTABLE_ASCII, description=_ONCE)]
 VALIDATED_AT_ONCE = 100
 """Events validated between two looks at how many are wrong."""
 
@@ -374,13 +357,8 @@ class PlainEvents(Sequence[Event]):
     @classmethod
     def joined(cls, batches: Sequence[Self]) -> Self:
         """Make one batch of several, one or more, whose numbers are all of one kind."""
-        first, *others = batches
-        arms, values, event_ids = list(first.arms), list(first.values), list(first.event_ids)
-        for each in others:
-            arms += each.arms
-            values += each.values
-            event_ids += each.event_ids
-        return cls(first.word, arms, values, event_ids)
+        columns: Any = zip(*((each.arms, each.values, each.event_ids) for each in batches), strict=True)
+        return cls(batches[0].word, *(list(chain.from_iterable(column)) for column in columns))
 
     def __len__(self) -> int:
         return len(self.arms)

@@ -83,28 +83,17 @@ def _are_goals(goals: dict[str, float]) -> dict[str, float]:
     return dict(sorted(goals.items(), key=lambda goal: (goal[1], goal[0])))
 
 
+_NAMED = "Names of 1 to 64 characters, and the loss, or reward, that each stands for."
 Goals = Annotated[
-    dict[str, Finite],
-    Field(
-        min_length=1,
-        max_length=MAX_GOALS,
-        description="Names of 1 to 64 characters, and the loss, or reward, that each stands for.",
-    ),
-    AfterValidator(_are_goals),
+    dict[str, Finite], Field(min_length=1, max_length=MAX_GOALS, description=_NAMED), AfterValidator(_are_goals)
 ]
-IdleTtl = Annotated[
-    float,
-    Field(ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."),
-]
-Floor = Annotated[
-    float,
-    Field(
-        ge=0,
-        lt=1,
-        description="Share of the draws that is uniform over the arms that may be drawn. Only some learners over "
-        "arms accept a floor above 0.",
-    ),
-]
+_IDLE = "The session is deleted after this time without act or feedback."
+IdleTtl = Annotated[float, Field(ge=0.001, le=TEN_YEARS, description=_IDLE)]
+_UNIFORM = (
+    "Share of the draws that is uniform over the arms that may be drawn. Only some learners over arms accept a "
+    "floor above 0."
+)
+Floor = Annotated[float, Field(ge=0, lt=1, description=_UNIFORM)]
 
 
 # -- The fields of a session, as clients post them, and what follows from them.
@@ -245,19 +234,22 @@ def token_seconds(session: Specification) -> float:
 # -- Which fields of a session go together: each check raises ValueError where they do not.
 
 
+def _refuse(field: str, message: str, *, wrong: bool) -> None:
+    if wrong:
+        raise FieldValueError(field, message)
+
+
 def initial_means_fit(session: Specification) -> None:
     """Check means of arms to begin with."""
     if session.initial is None:
         return
-    if not session.learner.takes_initial:
-        raise FieldValueError("initial", f"not with {session.learner.kind}; only the Tsallis learners take it")
-    if not session.normalize_losses:
-        raise FieldValueError("initial", "needs normalize_losses")
+    refusal = f"not with {session.learner.kind}; only the Tsallis learners take it"
+    _refuse("initial", refusal, wrong=not session.learner.takes_initial)
+    _refuse("initial", "needs normalize_losses", wrong=not session.normalize_losses)
     arms = initial_arms(session)
-    if len({arm.position for arm in arms}) != len(arms):
-        raise FieldValueError("initial", "each arm once")
-    if sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS:
-        raise FieldValueError("initial", f"at most {MAX_INITIAL_ACTS} acts in all")
+    _refuse("initial", "each arm once", wrong=len({arm.position for arm in arms}) != len(arms))
+    most = f"at most {MAX_INITIAL_ACTS} acts in all"
+    _refuse("initial", most, wrong=sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS)
 
 
 def initial_arms(session: Specification) -> Sequence[InitialArm]:
@@ -288,12 +280,9 @@ def _initial_arm(session: Specification, entry: InitialArmSpec, labels: Mapping[
     if place is None or not isinstance(session.learner, ArmsSpec) or place >= session.learner.arm_count:
         raise FieldValueError("arm" if entry.label is None else "label", "there is no such arm")
     means = {"loss": entry.mean_loss, "reward": entry.mean_reward}
-    mean = means.pop(session.word)
-    if mean is None or any(other is not None for other in means.values()):
-        raise FieldValueError(
-            f"mean_{session.word}",
-            f"give mean_{session.word}, as the session has {session.word}_range{_for_rewards(session)}",
-        )
+    if (mean := means.pop(session.word)) is None or any(other is not None for other in means.values()):
+        text = f"give mean_{session.word}, as the session has {session.word}_range{_for_rewards(session)}"
+        raise FieldValueError(f"mean_{session.word}", text)
     return InitialArm(place, entry.acts, session.losses.learned(mean))
 
 
@@ -311,45 +300,38 @@ def segments_fit(session: Specification) -> None:
         raise ValueError(text)
     waits = session.expiry is not None and session.expiry.provisional is False
     if session.default_loss is not None and (waits or not session.may_be_provisional):
-        raise ValueError(
-            f"expiry.default_{session.word}: with segments it must be null, or provisional with multiscale_tsallis"
-        )
+        text = "with segments it must be null, or provisional with multiscale_tsallis"
+        raise ValueError(f"expiry.default_{session.word}: {text}")
 
 
 def ranges_fit(session: Specification) -> None:
     """Check that log and tokens are of arms, and the range of losses or of rewards, with what comes with these."""
-    is_of_arms = isinstance(session.learner, ArmsSpec)
-    if session.decision_log is not None and not is_of_arms:
-        raise FieldValueError("decision_log", "decision_log is for learners over arms")
-    if session.tokens and not is_of_arms:
-        raise FieldValueError("tokens", "tokens are for learners over arms")
+    is_of_points, has_rewards = not isinstance(session.learner, ArmsSpec), session.reward_range is not None
     best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
-    if best == worst:
-        raise FieldValueError(name, f"{name} needs two different numbers")
-    if not abs(worst - best) < float("inf"):
-        raise FieldValueError(name, f"{name} is too wide")
-    if session.reward_range is not None and not is_of_arms:
-        raise FieldValueError("reward_range", "reward_range is for learners over arms")
-    if session.reward_range is not None and not session.normalize_losses:
-        raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
+    of_arms, is_raw = "for learners over arms", not session.normalize_losses
+    _refuse("decision_log", f"decision_log is {of_arms}", wrong=is_of_points and session.decision_log is not None)
+    _refuse("tokens", f"tokens are {of_arms}", wrong=is_of_points and session.tokens)
+    _refuse(name, f"{name} needs two different numbers", wrong=best == worst)
+    _refuse(name, f"{name} is too wide", wrong=not abs(worst - best) < float("inf"))
+    _refuse(name, f"{name} is {of_arms}", wrong=is_of_points and has_rewards)
+    _refuse("normalize_losses", "reward_range needs normalize_losses", wrong=has_rewards and is_raw)
 
 
 def updates_and_goals_fit(session: Specification) -> None:
     """Check that the learner can replace a loss, and that goals are losses, or rewards, of the session."""
-    if session.updates is not None and not session.learner.takes_updates:
-        takers = " and ".join(kind for kind, spec in REGISTRY.items() if spec.takes_updates)
-        raise FieldValueError("updates", f"not with {session.learner.kind}; only {takers} take them")
+    takers = " and ".join(kind for kind, spec in REGISTRY.items() if spec.takes_updates)
+    text = f"not with {session.learner.kind}; only {takers} take them"
+    _refuse("updates", text, wrong=session.updates is not None and not session.learner.takes_updates)
     if session.goals is None:
         return
-    if not isinstance(session.learner, ArmsSpec):
-        raise FieldValueError("goals", "goals are for learners over arms")
+    _refuse("goals", "goals are for learners over arms", wrong=not isinstance(session.learner, ArmsSpec))
     for name, value in session.goals.items():
         try:
             session.losses.learned(value)
         except ValueError as error:
             raise FieldValueError("goals", f"{named(name)}: {error}") from error
-    if len(session.goals) > 1 and len(set(session.goals.values())) == 1:
-        raise FieldValueError("goals", "at least two goals must have different values")
+    are_same = len(session.goals) > 1 and len(set(session.goals.values())) == 1
+    _refuse("goals", "at least two goals must have different values", wrong=are_same)
 
 
 def defaults_fit(session: Specification) -> None:
@@ -357,12 +339,11 @@ def defaults_fit(session: Specification) -> None:
     if session.expiry is None:
         return
     other: Word = "reward" if session.word == "loss" else "loss"
-    if session.expiry.default(other) is not None:
-        message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
-        raise FieldValueError(f"expiry.default_{other}", message)
+    message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
+    _refuse(f"expiry.default_{other}", message, wrong=session.expiry.default(other) is not None)
     if session.default_loss is not None:
-        if not isinstance(session.learner, ArmsSpec):
-            raise FieldValueError("expiry.default_loss", "must be null for learners over points")
+        is_of_points = not isinstance(session.learner, ArmsSpec)
+        _refuse("expiry.default_loss", "must be null for learners over points", wrong=is_of_points)
         try:
             session.losses.learned(session.default_loss)
         except ValueError as error:

@@ -141,10 +141,8 @@ class RecordTable:
         for lengths in np.unique(both[chosen]).tolist():
             length, key_length = divmod(lengths, 1 << LENGTH_BITS)
             places = np.flatnonzero(chosen & (both == lengths))
-            yield (
-                _taken(self._keys, self._key_starts[places], key_length),
-                _taken(self._values, self._starts[places], length),
-            )
+            keys = _taken(self._keys, self._key_starts[places], key_length)
+            yield keys, _taken(self._values, self._starts[places], length)
 
 
 def tables_of(records: PackedRecords) -> Iterator[RecordTable]:

@@ -155,10 +155,9 @@ class Act(Operation):
         NoEligibleArmError
             where no arm can be drawn; no slot has been opened.
         """
-        eligible, drawn, left = found.eligible, [], self.count
+        eligible = run.arms.unpaused if found.eligible is None else found.eligible
+        drawn, left = list[ArmActions](), self.count
         is_logged = draft.stored.specification.decision_log is not None
-        if eligible is None:
-            eligible = run.arms.unpaused
         if eligible is not None and not run.can_draw(eligible):
             raise NoEligibleArmError
         if self.distinct and eligible is None:
@@ -168,11 +167,8 @@ class Act(Operation):
             if isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
                 actions = run.act_all(count, eligible)
             else:
-                segment = self.segment or ""
-                slot, arm, p, size = (
-                    run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
-                )
-                actions = ArmActions(slot, (arm,), (p,), size)
+                one = run.act(eligible, self.segment or "") if isinstance(run, SegmentRun) else run.act(eligible)
+                actions = ArmActions(one.slot, (one.arm,), (one.probability,), one.eligible)
             if actions.dropped or is_logged:
                 for each in actions.one_by_one() if actions.dropped else (actions,):
                     draft.journal.extend(Ended(arm, "expired") for arm in each.dropped)

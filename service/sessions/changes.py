@@ -90,25 +90,18 @@ class ChangeArms(Operation):
         if change.added and len(after.live) > limits.at_once:
             raise InvalidRequestError.of(field, f"there may be at most {limits.at_once} arms")
         if change.added and after.size > limits.ever:
-            raise InvalidRequestError.of(
-                field,
-                f"a session may have had at most {limits.ever} arms, removed ones included, and this one has had "
-                f"{before.size}: create a new session, or raise BANDIT_MAX_ARMS_EVER",
-            )
+            text = f"at most {limits.ever} arms, removed ones included, and this one has had {before.size}"
+            advice = "create a new session, or raise BANDIT_MAX_ARMS_EVER"
+            raise InvalidRequestError.of(field, f"a session may have had {text}: {advice}")
 
 
 def _note(journal: Journal, run: ArmRun, change: Change, after: Arms) -> None:
     before, had, has, removed = run.arms, run.arms.names or (), after.names or (), change.removed
     outstanding = {arm: run.ledger.by_arm.item(before.positions[arm]) for arm in removed}
-    journal.append(
-        ArmsChanged(
-            change.added,
-            [had[arm] for arm in removed],
-            [has[arm] for arm in sorted(after.paused - before.paused)],
-            [has[arm] for arm in sorted(before.paused - after.paused - frozenset(removed))],
-            given_up={arm: count for arm, count in outstanding.items() if count},
-        )
-    )
+    paused = [has[arm] for arm in sorted(after.paused - before.paused)]
+    resumed = [has[arm] for arm in sorted(before.paused - after.paused - frozenset(removed))]
+    given_up = {arm: count for arm, count in outstanding.items() if count}
+    journal.append(ArmsChanged(change.added, [had[arm] for arm in removed], paused, resumed, given_up))
 
 
 def _with_labels(run: Run) -> ArmRun:

@@ -107,11 +107,12 @@ def _may_improve(draft: Draft, event_id: bytes) -> bool:
 # -- Clicks of one request, each in the session of its token.
 
 
+Submit = Callable[[str, Operation], Awaitable[Answer]]
+"""Applies an operation to a session."""
+
+
 async def settle_clicks(
-    submit: Callable[[str, Operation], Awaitable[Answer]],
-    settle: Callable[..., Operation],
-    keys: TokenKeys,
-    clicks: Sequence[Click],
+    submit: Submit, settle: Callable[..., Operation], keys: TokenKeys, clicks: Sequence[Click]
 ) -> None:
     """Settle clicks, each in the session of its token: all of them, or none.
 
@@ -139,10 +140,8 @@ async def settle_clicks(
         else:
             forged.append(index)
     for is_trial in [True] if forged else [True, False] if len(places) > 1 else [False]:
-        calls = []
-        for session_id, indexes in places.items():
-            events = [clicks[index].event for index in indexes]
-            calls.append(submit(session_id, settle(events, is_trial=is_trial)))
+        events = {session_id: [clicks[at].event for at in indexes] for session_id, indexes in places.items()}
+        calls = [submit(session_id, settle(each, is_trial=is_trial)) for session_id, each in events.items()]
         _refuse(list(places.values()), await asyncio.gather(*calls, return_exceptions=True), forged)
 
 

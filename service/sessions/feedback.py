@@ -6,37 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic_core import to_json
 
+from .. import errors
 from ..commit.batch import Applied, Draft, Ended, Operation, Settled
 from ..cooperative import COMPACT
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
-from ..errors import (
-    MAX_INDEXES,
-    MAX_LISTED,
-    MAX_MESSAGE,
-    ExpiredTokenError,
-    FieldError,
-    InvalidRequestError,
-    SurplusFeedbackError,
-)
 from ..learners.base import Information
 from ..learners.specs import MAX_NAMED, named
-from ..models.events import (
-    Event,
-    GoalEvent,
-    GradientEvent,
-    LossesEvent,
-    OneArmEvent,
-    PlainEvents,
-    Surplus,
-    WrongEvent,
-)
+from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, WrongEvent
 from ..serialization.records import Learned
 from ..store.base import DIGEST_BYTES
 from .act import check_segments
@@ -62,9 +45,11 @@ _OTHER_WORD = {
 def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     losses = run.params.losses
     if not isinstance(event, OneArmEvent):
-        raise InvalidRequestError.of(losses.word, f"this session's learner takes one {losses.word} of one arm")
+        raise errors.InvalidRequestError.of(
+            losses.word, f"this session's learner takes one {losses.word} of one arm"
+        )
     if event.word not in (losses.word, "goal", "void"):
-        raise InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
+        raise errors.InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
     if event.segment is not None:
         check_segments(run)
     arm, segment, goals = _arm(event, run), event.segment or "", run.params.goals
@@ -72,7 +57,7 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
         if event.goal not in goals:
             text = "the session has no such goal" if goals else "this session has no goals: create one with `goals`"
             known = f"; its goals are {', '.join(list(goals)[:MAX_GOALS_NAMED])}" if goals else ""
-            raise InvalidRequestError.of("goal", f"{text}: {named(event.goal)}{known}", logged_message=text)
+            raise errors.InvalidRequestError.of("goal", f"{text}: {named(event.goal)}{known}", logged_message=text)
         loss = losses.learned(goals[event.goal])
         return ArmFeedback(arm, loss, event.slot, segment=segment, goal=list(goals).index(event.goal))
     if (value := losses.best if isinstance(event, GoalEvent) else event.value) is None:
@@ -80,18 +65,18 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     try:
         loss = losses.learned(value)
     except ValueError as error:
-        raise InvalidRequestError.of(event.word, str(error)) from error
+        raise errors.InvalidRequestError.of(event.word, str(error)) from error
     return ArmFeedback(arm, loss, event.slot, segment=segment)
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:
     feedback = _arm_feedback(event, run)
     if isinstance(event, OneArmEvent) and event.slot is None:
-        raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 does not")
+        raise errors.InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 does not")
     try:
         run.check_slot(feedback)
     except ValueError as error:
-        raise InvalidRequestError.of("slot", str(error)) from error
+        raise errors.InvalidRequestError.of("slot", str(error)) from error
     return feedback
 
 
@@ -99,20 +84,20 @@ def _arm(event: OneArmEvent, run: ArmRun) -> int:
     labels, n_arms = run.arms.labels, run.arms.size
     if event.label is not None:
         if event.arm is not None:
-            raise InvalidRequestError.of("label", "give either arm or label")
+            raise errors.InvalidRequestError.of("label", "give either arm or label")
         if labels is None:
-            raise InvalidRequestError.of("label", "this session's arms have no labels")
+            raise errors.InvalidRequestError.of("label", "this session's arms have no labels")
         if (arm := labels.get(event.label)) is None:
             removed = (run.arms.removed or {}).get(event.label)
             if removed is not None and removed.until > run.ledger.time:
                 return removed.arm
             text = "the session has no arm with this label (GET /v1/sessions/{session_id}/arms lists them)"
             named = f"{text}: {event.label[:MAX_NAMED]!a}"
-            raise InvalidRequestError.of("label", named, logged_message=text)
+            raise errors.InvalidRequestError.of("label", named, logged_message=text)
         return arm
     if event.arm is None or event.arm >= n_arms:
         otherwise = "" if labels is None else ", or use label"
-        raise InvalidRequestError.of("arm", f"must be the index of an arm, 0 to {n_arms - 1}{otherwise}")
+        raise errors.InvalidRequestError.of("arm", f"must be the index of an arm, 0 to {n_arms - 1}{otherwise}")
     return event.arm
 
 
@@ -124,11 +109,11 @@ def _point_feedback(event: Event, run: PointRun) -> PointFeedback:
         return PointFeedback(np.empty(0), is_void=True)
     if not isinstance(event, LossesEvent if takes_losses else GradientEvent):
         what = f"{length} losses of one slot" if takes_losses else f"a gradient of length {length}"
-        raise InvalidRequestError.of(name, f"this session's learner takes {what}")
+        raise errors.InvalidRequestError.of(name, f"this session's learner takes {what}")
     if (values := getattr(event, name)) is None:
         return PointFeedback(np.empty(0), is_void=True)
     if len(values) != length:
-        raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
+        raise errors.InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
     return PointFeedback(np.asarray(values, dtype=np.float64))
 
 
@@ -233,7 +218,7 @@ class SettleFeedback(Operation):
     reports_events: ClassVar[bool] = True
 
     events: Sequence[Event | WrongEvent]
-    on_surplus: Surplus | None
+    on_surplus: Literal["refuse", "skip"] | None
     """None: skip in sessions with expiry, refuse in others."""
     single: bool = False
     """Errors name no index: the request is one event."""
@@ -271,40 +256,35 @@ class SettleFeedback(Operation):
         # An event tells these runs nothing but its arm and its loss, if none of their arms was removed.
         if isinstance(events, PlainEvents) and isinstance(run, ArmRun) and type(run) in (ArmRun, ProvisionalRun):
             live, taken = run.arms.live, run.params.losses
-            fits = (
-                not run.params.updates
-                and isinstance(live, range)
-                and events.word == taken.word
-                and max(events.arms) < len(live)
-            )
-            if fits and (losses := taken.all_learned(events.values)) is not None:
+            fits = not run.params.updates and isinstance(live, range) and events.word == taken.word
+            if fits and max(events.arms) < len(live) and (losses := taken.all_learned(events.values)) is not None:
                 return Losses(losses)
         parse = PARSERS[run.learner.information]
-        errors: list[FieldError] = []
-        kind: type[InvalidRequestError] | None = None
+        wrong: list[errors.FieldError] = []
+        kind: type[errors.InvalidRequestError] | None = None
         feedback: list[Any] = []
         for index, event in enumerate(events):
             try:
                 if isinstance(event, WrongEvent):
-                    feedback.append([*event.errors(index)] if len(errors) < MAX_LISTED else [])
-                    errors += feedback[-1]
+                    feedback.append([*event.errors(index)] if len(wrong) < errors.MAX_LISTED else [])
+                    wrong += feedback[-1]
                 elif isinstance(event, OneArmEvent) and event.token is not None:
                     feedback.append(by_token(event, draft, parse, by_browser=self.by_browser))
                 else:
                     feedback.append(parse(event, run))
-            except ExpiredTokenError:
+            except errors.ExpiredTokenError:
                 feedback.append(None)
-            except InvalidRequestError as error:
+            except errors.InvalidRequestError as error:
                 kind = kind or type(error)
                 feedback.append([replace(each, index=None if self.single else index) for each in error.errors])
-                errors += feedback[-1]
-                if len(errors) >= MAX_INDEXES and not self.skips_invalid:
+                wrong += feedback[-1]
+                if len(wrong) >= errors.MAX_INDEXES and not self.skips_invalid:
                     break
             await draft.fair_yield()
         if kind is not None and not self.skips_invalid:
-            raise kind.of_all(errors)
+            raise kind.of_all(wrong)
         if self.by_browser and None in feedback:
-            raise ExpiredTokenError(indexes=[index for index, each in enumerate(feedback) if each is None])
+            raise errors.ExpiredTokenError(indexes=[index for index, each in enumerate(feedback) if each is None])
         return feedback
 
     async def apply(self, draft: Draft, feedback: Sequence[Any]) -> Applied:
@@ -324,7 +304,7 @@ class SettleFeedback(Operation):
             judged = await judge(draft, (event.digest for event in self.events), feedback)
             voided = sum(feedback[index].is_void for index in judged.applied)
         if judged.surplus and not skips:
-            raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
+            raise errors.SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
         if self.is_trial:
             return Applied(b"", changed=False)
         if is_plain:
@@ -350,10 +330,12 @@ class SettleFeedback(Operation):
             outcomes["invalid"] = len(judged.invalid)
         parts = [f'"{outcome}":{count}' for outcome, count in outcomes.items()]
         if self.skips_invalid:
-            parts.append(f'"invalid_indexes":{to_json(judged.invalid[:MAX_INDEXES]).decode()}')
+            parts.append(f'"invalid_indexes":{to_json(judged.invalid[: errors.MAX_INDEXES]).decode()}')
         if judged.invalid and self.tells_errors:
-            wrong = [each for index in judged.invalid[:MAX_LISTED] for each in feedback[index]][:MAX_LISTED]
-            cut = slice(MAX_MESSAGE)
+            wrong = [each for index in judged.invalid[: errors.MAX_LISTED] for each in feedback[index]][
+                : errors.MAX_LISTED
+            ]
+            cut = slice(errors.MAX_MESSAGE)
             named = [{"index": e.index, "field": e.field[cut], "message": e.message[cut]} for e in wrong]
             parts.append(f'"errors":{COMPACT.encode(named)}')
         ledger = run.ledger
@@ -435,7 +417,8 @@ class SettleFeedback(Operation):
         return delays
 
 
-_TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
+TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
+"""What can be done about surplus events."""
 
 
 def surplus_text(run: Run, judged: Judged) -> str:
@@ -443,10 +426,10 @@ def surplus_text(run: Run, judged: Judged) -> str:
     surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
     if isinstance(run, SlotRun):
         names = "names" if surplus == 1 else "name"
-        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {_TO_SETTLE}"
+        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {TO_SETTLE}"
     which = " for their arms" if isinstance(run, ArmRun) else ""
     decisions = _number(run.ledger.outstanding, "outstanding decision")
-    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {_TO_SETTLE}"
+    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {TO_SETTLE}"
 
 
 def _number(count: int, noun: str) -> str:

@@ -9,27 +9,19 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import errors
 from ..commit.batch import Journal
 from ..cooperative import COMPACT, Body, FairYield, answer_body, json_chunks, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import LossRange
 from ..engine.run import Run, SlotRun
-from ..errors import (
-    ClientGoneError,
-    InvalidRequestError,
-    NewerSchemaError,
-    NoDecisionLogError,
-    OverloadedError,
-    StateCorruptError,
-    UnknownSegmentError,
-    UnknownSessionError,
-)
 from ..learners.base import FloatArray
 from ..learners.multiscale_tsallis import MultiscaleTsallis
 from ..serialization import summary as listed_fields
@@ -37,7 +29,7 @@ from ..serialization.binary import CodecError
 from ..serialization.state import NEWEST, read_shown
 from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
 from ..serialization.summary import HintCode as HintCode
-from ..store.base import Added, ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
+from ..store.base import ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, check_id, of_store, summary
@@ -78,7 +70,7 @@ async def sessions_page(
         try:
             page = await reader.store.list(cursor, min(limit, MAX_PAGE) - len(texts), prefix)
         except ValueError as error:
-            raise InvalidRequestError.of("cursor", "is not one this service gave") from error
+            raise errors.InvalidRequestError.of("cursor", "is not one this service gave") from error
         for session in page.sessions:
             text = _written_text(session) or await _text_of_state(reader, session.session_id)
             # In no text that a client chose there is a quotation mark without a backslash.
@@ -107,14 +99,13 @@ def _checked(entry: bytes) -> str:
             return entry.decode()
     except (ValueError, TypeError, RecursionError):
         pass
-    raise StateCorruptError
+    raise errors.StateCorruptError
 
 
 def _written_text(session: Listed) -> str | None:
     """Return the JSON of what the last commit wrote; None where this program does not write such bytes."""
     session_id, version, created_at, expires_at, about, head = session
-    fields = listed_fields.decode(about, head)
-    if fields is None or created_at is None:
+    if (fields := listed_fields.decode(about, head)) is None or created_at is None:
         return None
     stored = Snapshot(version, b"", b"", created_at, expires_at)
     try:
@@ -131,11 +122,11 @@ async def _text_of_state(reader: Reader, session_id: str) -> str | None:
         # What a distribution by slots is made of stands beside the state, and is not read for a list.
         effective = None if isinstance(cached.run, SlotRun) else listed_fields.effective_arms_of(cached.run)
         return COMPACT.encode(shown if effective is None else {**shown, "effective_arms": effective})
-    except UnknownSessionError:
+    except errors.UnknownSessionError:
         return None
-    except NewerSchemaError as error:
+    except errors.NewerSchemaError as error:
         return COMPACT.encode({"session_id": session_id, "code": error.code})
-    except (StateCorruptError, ValueError):  # Or its numbers are none that JSON has.
+    except (errors.StateCorruptError, ValueError):  # Or its numbers are none that JSON has.
         return COMPACT.encode({"session_id": session_id, "damaged": True})
 
 
@@ -145,31 +136,22 @@ ARMS_AT_ONCE = 250
 """Arms of which counts are read in one call to the store."""
 
 
+@dataclass(slots=True)
 class ReadCounts:
-    """Counts of some arms, as far as they have been read.
+    """Counts of some arms, as far as they have been read."""
 
-    Parameters
-    ----------
-    store : has the counts
-    session_id : of the session
-    losses : how the session's losses are posted, in which means are shown
-    uncommitted : what is to be added
-    outstanding : decisions of each live arm, by index, from which its acts follow
-    """
-
-    def __init__(
-        self, store: Store, session_id: str, losses: LossRange, uncommitted: Added, outstanding: Mapping[int, int]
-    ) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._losses = losses
-        self._uncommitted: dict[int, list[float]] = {}
-        add_counts(self._uncommitted, uncommitted)
-        self.outstanding = outstanding
-        self.rows: dict[int, ArmCounts] = {}
-        """By arm, those that were read."""
-        self.versions: set[str] = set()
-        """The versions of the session at which counts were read."""
+    store: Store
+    session_id: str
+    losses: LossRange
+    """How the session's losses are posted, in which means are shown."""
+    uncommitted: Mapping[int, Sequence[float]]
+    """What is to be added: vectors by group."""
+    outstanding: Mapping[int, int]
+    """Decisions of each live arm, by index, from which its acts follow."""
+    rows: dict[int, ArmCounts] = field(default_factory=dict)
+    """By arm, those that were read."""
+    versions: set[str] = field(default_factory=set)
+    """The versions of the session at which counts were read."""
 
     async def read(self, arms: Sequence[int]) -> None:
         """Read the counts of arms, by index, that were not read yet.
@@ -182,12 +164,11 @@ class ReadCounts:
         fair_yield = FairYield()
         for at in range(0, len(arms), ARMS_AT_ONCE):
             if some := [arm for arm in arms[at : at + ARMS_AT_ONCE] if arm not in self.rows]:
-                found = await self._store.read_counts(self._session_id, some)
-                if found is None:
-                    raise UnknownSessionError
+                if (found := await self.store.read_counts(self.session_id, some)) is None:
+                    raise errors.UnknownSessionError
                 self.versions.add(found.version)
                 for arm, stored in zip(some, found.rows, strict=True):
-                    added = counts_of(arm, self._uncommitted)
+                    added = counts_of(arm, self.uncommitted)
                     self.rows[arm] = ArmCounts(*map(sum, zip(stored, added, strict=True)))
             await fair_yield()
 
@@ -203,7 +184,7 @@ class ReadCounts:
         """
         counts = self.rows[arm]
         count = counts.feedbacks + counts.defaulted
-        return shown_mean(self._losses.at_share(counts.losses / count)) if count > 0 else None
+        return shown_mean(self.losses.at_share(counts.losses / count)) if count > 0 else None
 
 
 # -- The arms of a session with what is counted of each, a page at a time.
@@ -247,7 +228,8 @@ async def arms_page(
         journal = Journal()
         snapshot, cached = await reader.settled(session_id, journal)
         run, spec = _over_arms(cached.run), cached.stored.specification
-        added = await journal.counts(spec.losses, spec.default_loss, FairYield())
+        added = dict[int, list[float]]()
+        add_counts(added, await journal.counts(spec.losses, spec.default_loss, FairYield()))
         outstanding = dict(zip(run.arms.live, run.ledger.by_arm.tolist(), strict=True))
         counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
         probabilities = np.asarray(run.probabilities)
@@ -272,10 +254,10 @@ async def arms_page(
 async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, sort: ArmSort, segment: str) -> Body:
     """Return the same of one segment: its probabilities alone."""
     if sort.removeprefix("-") not in ("index", "probability"):
-        raise InvalidRequestError.of("sort", "of a segment arms are sorted by index or probability")
+        raise errors.InvalidRequestError.of("sort", "of a segment arms are sorted by index or probability")
     found = await find(reader, session_id, [segment])
     if segment not in found.segments:
-        raise UnknownSegmentError
+        raise errors.UnknownSegmentError
     run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])
     order = await _ordered(run, probabilities, None, sort)
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
@@ -287,7 +269,7 @@ async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, s
 
 def _over_arms(run: Run) -> ArmRun:
     if not isinstance(run, ArmRun):
-        raise InvalidRequestError.of("session_id", "this session is over points, and has no arms")
+        raise errors.InvalidRequestError.of("session_id", "this session is over points, and has no arms")
     return run
 
 
@@ -295,11 +277,10 @@ def _start(cursor: str | None, sort: ArmSort) -> int:
     """Return the number of arms on the pages before."""
     if cursor is None:
         return 0
-    found = _CURSOR.fullmatch(cursor)
-    if found is None or found[1] not in _SORTS:
-        raise InvalidRequestError.of("cursor", "is not one this service gave")
+    if (found := _CURSOR.fullmatch(cursor)) is None or found[1] not in _SORTS:
+        raise errors.InvalidRequestError.of("cursor", "is not one this service gave")
     if found[1] != sort:
-        raise InvalidRequestError.of("cursor", f"is one of the list sorted by {found[1]}")
+        raise errors.InvalidRequestError.of("cursor", f"is one of the list sorted by {found[1]}")
     return int(found[2])
 
 
@@ -407,21 +388,20 @@ class DecisionLogs:
         ClientGoneError, UnknownSessionError, NewerSchemaError, StateCorruptError, StoreUnavailableError
         """
         check_id(session_id)
-        given = _CURSOR_OF_DECISIONS.fullmatch("0-0" if cursor is None else cursor)
-        if given is None:
-            raise InvalidRequestError.of("cursor", "is not one this service gave")
+        if (given := _CURSOR_OF_DECISIONS.fullmatch("0-0" if cursor is None else cursor)) is None:
+            raise errors.InvalidRequestError.of("cursor", "is not one this service gave")
         after, created = map(int, given.groups())
         until, has_waited = time.monotonic() + seconds, False
         while True:
             if (log := await self._store.read_log(session_id, after, limit + 1)) is None:
-                raise UnknownSessionError
+                raise errors.UnknownSessionError
             (session, entries), before = log, created
             created = round((session.created_at or 0) * 1e6)
             if has_waited and created != before:  # Deleted while the reader waited, and made anew under this id.
-                raise UnknownSessionError
+                raise errors.UnknownSessionError
             last = _last_position(log)
             if before not in (0, created) or after > last:
-                raise InvalidRequestError.of("cursor", "is of a session that had this id before")
+                raise errors.InvalidRequestError.of("cursor", "is of a session that had this id before")
             missed = cursor is not None and (entries[0].position if entries else last + 1) > after + 1
             if entries or missed or self._is_stopping or time.monotonic() >= until:
                 break
@@ -439,12 +419,12 @@ class DecisionLogs:
     async def _wait(self, session_id: str, version: str, until: float, is_gone: Gone | None) -> None:
         """Wait until a session has another version, or is gone, but no longer than to a monotonic time."""
         if not self._places:
-            raise OverloadedError("Too many readers wait for entries of decision logs")
+            raise errors.OverloadedError("Too many readers wait for entries of decision logs")
         self._places, pause = self._places - 1, FIRST_PAUSE
         try:
             while not self._is_stopping and (left := until - time.monotonic()) > 0:
                 if is_gone is not None and is_gone():
-                    raise ClientGoneError
+                    raise errors.ClientGoneError
                 news = self._news.setdefault(session_id, asyncio.Event())
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), min(pause, left))
@@ -469,9 +449,9 @@ def _last_position(log: Log) -> int:
         keeps_log = json.loads(about or b"{}").get("decision_log") is not None
         last = log.entries[-1].position if log.entries else read_shown(head).ledger.logged
     except (ValueError, AttributeError, CodecError, struct.error) as error:
-        raise NewerSchemaError if head[:1] > bytes([NEWEST]) else StateCorruptError from error
+        raise errors.NewerSchemaError if head[:1] > bytes([NEWEST]) else errors.StateCorruptError from error
     if not keeps_log:
-        raise NoDecisionLogError
+        raise errors.NoDecisionLogError
     return last
 
 
@@ -491,9 +471,8 @@ async def history_page(reader: Reader, session_id: str) -> Body:
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
     _, cached = await reader.load(session_id)
-    stored = await reader.store.read_samples(session_id)
-    if stored is None:
-        raise UnknownSessionError
+    if (stored := await reader.store.read_samples(session_id)) is None:
+        raise errors.UnknownSessionError
     left = stored.keys() - dropped(stored, place_of(reader.store.now()))
     samples = (Sample.decode(stored[place]) for place in sorted(left))
     rows = [_row_of_history(cached.run, sample) for sample in samples if sample is not None]

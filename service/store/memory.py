@@ -134,8 +134,7 @@ class MemoryStore:
         """Name of a worker to the Unix seconds until which it counts, and the schemas that it reads."""
 
     async def create(self, session: NewSession) -> Snapshot:
-        existing = self._session(session.session_id)
-        if existing is not None:
+        if (existing := self._session(session.session_id)) is not None:
             return existing.snapshot()
         created = MemorySession(session.version, session.spec, session.state, self._latest, None)
         created.about = session.about
@@ -143,16 +142,14 @@ class MemoryStore:
         return created.snapshot()
 
     async def load(self, session_id: str) -> Snapshot | None:
-        session = self._session(session_id)
-        return session.snapshot() if session is not None else None
+        return None if (session := self._session(session_id)) is None else session.snapshot()
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         session = self._session(session_id)
-        return self._answers(session, [digest]).get(digest) if session is not None else None
+        return None if session is None else self._answers(session, [digest]).get(digest)
 
     async def commit(self, commit: Commit) -> base.Outcome:
-        session = self._session(commit.session_id)
-        if session is None:
+        if (session := self._session(commit.session_id)) is None:
             return base.NotFound()
         written = commit.written
         if written is not None and session.writers.get(commit.writer) == written.version:
@@ -169,8 +166,7 @@ class MemoryStore:
         return base.Committed()
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        session = self._session(session_id)
-        return session.records.copy() if session is not None else {}
+        return {} if (session := self._session(session_id)) is None else session.records.copy()
 
     async def read_counts(self, session_id: str, arms: Sequence[int]) -> base.Counts | None:
         if (session := self._session(session_id)) is None:
@@ -208,9 +204,8 @@ class MemoryStore:
         return base.Log(session.listed(session_id), session.log[start : start + limit])
 
     async def delete(self, session_id: str) -> bool:
-        session = self._session(session_id)
-        self._sessions.pop(session_id, None)
-        return session is not None
+        self._drop_due()
+        return self._sessions.pop(session_id, None) is not None
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> base.Page:
         after = base.after_of(cursor, prefix)
@@ -220,12 +215,10 @@ class MemoryStore:
         return base.Page(listed, base.cursor_after(ids[limit - 1]) if len(ids) > limit else None)
 
     async def export(self, session_id: str) -> WholeSession | None:
-        session = self._session(session_id)
-        return None if session is None else session.whole(self._latest)
+        return None if (session := self._session(session_id)) is None else session.whole(self._latest)
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
-        existing = self._session(session_id)
-        if existing is not None:
+        if (existing := self._session(session_id)) is not None:
             return None if existing.version == new.version else existing.snapshot()
         self._begin(new, MemorySession.restored(whole, new))
         return None
@@ -261,15 +254,13 @@ class MemoryStore:
         return True
 
     async def record_sample(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        session = self._session(session_id)
-        if session is None or session.created_at != created_at:
+        if (session := self._session(session_id)) is None or session.created_at != created_at:
             return None
         session.samples[place] = sample
         return len(session.samples)
 
     async def read_samples(self, session_id: str) -> Mapping[int, bytes] | None:
-        session = self._session(session_id)
-        return None if session is None else session.samples.copy()
+        return None if (session := self._session(session_id)) is None else session.samples.copy()
 
     async def thin_samples(self, session_id: str, dropped: Iterable[int], left: int) -> None:  # noqa: ARG002 - it counts itself
         if (session := self._session(session_id)) is not None:

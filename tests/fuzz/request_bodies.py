@@ -6,11 +6,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.json_body import SORTED, PartLimits, _kind_in_utf8, parse
+from service.api.json_body import PartLimits, _kind_in_utf8, in_order, parse
 from service.api.openapi import EXAMPLES
 from service.api.problems import from_pydantic_errors, problem
 from service.api.schemas import Act, Acts, ChangeArms, CreateSession, Feedbacks, ReplaceArms
-from service.cooperative import json_chunks
 from service.errors import ServiceError
 from service.models.events import Event
 from service.models.stored import Stored, decode
@@ -43,7 +42,7 @@ def one_input(data: bytes) -> None:
     except ValidationError as error:
         _tell(from_pydantic_errors([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]))
         return
-    assert json.loads("".join(json_chunks(value, SORTED))) == value
+    assert json.loads("".join(in_order(value))) == value
     if isinstance(body, CreateSession):
         try:
             SIZES.check(body.specification, ALL)

@@ -18,7 +18,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
-from pydantic import ValidationError
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -33,9 +32,9 @@ from ...telemetry.metrics import CONTENT_TYPE
 from ...tokens import read
 from ..calls import Call, Headers, Reply
 from ..json_body import JSON, PartLimits, check_media_type, parse, parse_small
-from ..openapi import CLICK_PROBLEMS, EXAMPLES, PROBLEMS, describe_answers
+from ..openapi import CLICK_PROBLEMS, EMPTY, EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
-from ..problems import from_pydantic_errors
+from ..problems import validated
 from ..runtime import CLICKS, CLICKS_SCRIPT, READERS, VIEWERS, Logged, access
 from ..schemas import Clicks, KeyView
 
@@ -51,6 +50,7 @@ HEALTHY: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"example": 
 UNREADY: dict[int | str, dict[str, Any]] = {
     503: {"description": "The store does not answer or refuses commands, or the service is about to stop"}
 }
+MEASURED: dict[int | str, dict[str, Any]] = {200: {"content": {CONTENT_TYPE: {}}}}
 SERVES, READY = "The process serves requests", "The store can commit"
 
 
@@ -75,12 +75,7 @@ async def readyz(request: Request) -> Response:
 
 
 @router.head("/metrics", response_class=Response, include_in_schema=False)
-@router.get(
-    "/metrics",
-    response_class=Response,
-    response_description="All metrics",
-    responses={200: {"content": {CONTENT_TYPE: {}}}},
-)
+@router.get("/metrics", response_class=Response, response_description="All metrics", responses=MEASURED)
 @access(READERS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
 async def metrics(request: Request) -> Response:
     """Show the metrics of all workers in Prometheus' text format."""
@@ -137,11 +132,7 @@ async def _read_clicks(call: Call, body: bytes) -> Clicks:
         posted = posted if listed is not text else {"events": [posted]}
     else:
         posted = {"events": [{"token": text.decode("ascii", "replace")}]}
-    try:
-        return Clicks.model_validate(posted)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        raise from_pydantic_errors({**each, "loc": ("body", *each["loc"])} for each in found) from None
+    return validated(Clicks, posted)
 
 
 def _session_of(body: bytes) -> str | None:
@@ -153,13 +144,12 @@ def _session_of(body: bytes) -> str | None:
 
 _TOKEN = re.compile(rb"[\w-]{24,}\.[\w-]{22}", re.ASCII)
 _OPEN: dict[str, Any] = {"keyless": True, "logged": Logged.SAMPLE, "headers": _for_pages}
-_EMPTY: dict[str, Any] = {"status_code": 204, "response_class": Response, "response_model": None}
 _ALSO_TEXT = {"requestBody": {"content": {TEXT: {"schema": {"type": "string"}}}}}
 _COUNTED = "The tokens are genuine, whatever became of the clicks"
 
 
 @router_of_clicks.post(
-    CLICKS, **_EMPTY, response_description=_COUNTED, responses=CLICK_PROBLEMS, openapi_extra=_ALSO_TEXT
+    CLICKS, **EMPTY, response_description=_COUNTED, responses=CLICK_PROBLEMS, openapi_extra=_ALSO_TEXT
 )
 @access(VIEWERS, max_body_bytes=lambda _: MAX_BYTES, session_of=_session_of, **_OPEN)
 async def click(
@@ -179,7 +169,7 @@ async def click(
     return Reply(status=204)
 
 
-@router_of_clicks.options(CLICKS, **_EMPTY, include_in_schema=False)
+@router_of_clicks.options(CLICKS, **EMPTY, include_in_schema=False)
 @access(VIEWERS, **_OPEN)
 async def allow_clicks(call: Call) -> Reply:  # noqa: ARG001 - the headers are those of every answer here
     """Tell a browser what pages of other origins may send."""
@@ -313,11 +303,9 @@ async def root(request: Request) -> Response:
 class _DashboardAssets(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Find a file of the page, or the one of the chart package; browsers ask again whether it has changed."""
-        charts = charts_folder()
-        if path == CHARTS and charts is not None:
-            response = await StaticFiles(directory=charts).get_response(path, scope)
-        else:
-            response = await super().get_response(path, scope)
+        charts = charts_folder() if path == CHARTS else None
+        found: Any = super() if charts is None else StaticFiles(directory=charts)
+        response: Response = await found.get_response(path, scope)
         response.headers.update(HEADERS)
         return response
 

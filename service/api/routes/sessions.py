@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query
 from pydantic import BeforeValidator, Field
 
 from ...learners.specs import shown_as_is
@@ -15,7 +15,7 @@ from ...sessions.pages import MAX_PAGE, ArmSort, HintCode
 from ...sessions.segments import SegmentSort
 from ...telemetry.logs import NOTED_IN_SCOPE
 from ..calls import Call, Reply
-from ..openapi import EXAMPLES, PROBLEMS, describe_answers
+from ..openapi import EMPTY, EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
 from ..runtime import ADMINS, READERS, VIEWERS, Logged, access
 from ..schemas import (
@@ -60,13 +60,15 @@ Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` befor
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS, route_class=CallRoute)
 
 
-@router.post(
-    "",
-    status_code=201,
-    **describe_answers(
-        SessionView, "view", {200: "The session exists already, with the same fields", 201: "Created"}, keyed=True
-    ),
-)
+def _changed(example: str, text: str) -> dict[str, Any]:
+    """Describe the success of what changes a session: its view afterwards."""
+    return describe_answers(SessionView, example, {200: text}, keyed=True)
+
+
+_CREATED = {200: "The session exists already, with the same fields", 201: "Created"}
+
+
+@router.post("", status_code=201, **describe_answers(SessionView, "view", _CREATED, keyed=True))
 @access(ADMINS)
 async def create_session(
     call: Call, body: Annotated[CreateSession, Body(openapi_examples=EXAMPLES["create"])]
@@ -102,10 +104,7 @@ async def view_session(call: Call, session_id: str, segment: OfSegment = None) -
     return Reply(await (sessions.view(session_id) if segment is None else sessions.segment(session_id, segment)))
 
 
-@router.patch(
-    "/{session_id}",
-    **describe_answers(SessionView, "session_changed", {200: "The session with these fields"}, keyed=True),
-)
+@router.patch("/{session_id}", **_changed("session_changed", "The session with these fields"))
 @access(ADMINS)
 async def change_session(
     call: Call, session_id: str, body: Annotated[ChangeSession, Body(openapi_examples=EXAMPLES["change_session"])]
@@ -117,10 +116,7 @@ async def change_session(
     return Reply(answer.body, 200, answer.replayed)
 
 
-@router.patch(
-    "/{session_id}/arms",
-    **describe_answers(SessionView, "changed", {200: "The session with its arms changed"}, keyed=True),
-)
+@router.patch("/{session_id}/arms", **_changed("changed", "The session with its arms changed"))
 @access(ADMINS)
 async def change_arms(
     call: Call, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=EXAMPLES["change"])]
@@ -137,10 +133,7 @@ async def change_arms(
     return await _change_arms(call, session_id, labels)
 
 
-@router.put(
-    "/{session_id}/arms",
-    **describe_answers(SessionView, "changed", {200: "The session with these arms"}, keyed=True),
-)
+@router.put("/{session_id}/arms", **_changed("changed", "The session with these arms"))
 @access(ADMINS)
 async def replace_arms(
     call: Call, session_id: str, body: Annotated[ReplaceArms, Body(openapi_examples=EXAMPLES["replace"])]
@@ -159,13 +152,7 @@ async def _change_arms(call: Call, session_id: str, labels: Mapping[str, Sequenc
     return Reply(answer.body, 200, answer.replayed)
 
 
-@router.delete(
-    "/{session_id}",
-    status_code=204,
-    response_class=Response,
-    response_model=None,
-    response_description="The session is deleted",
-)
+@router.delete("/{session_id}", **EMPTY, response_description="The session is deleted")
 @access(ADMINS)
 async def delete_session(call: Call, session_id: str) -> Reply:
     """Delete a session and all its data."""

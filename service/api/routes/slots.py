@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Query
 
 from ...cooperative import COMPACT
 from ...errors import InvalidRequestError
-from ...models.events import Event, PlainEvents, Surplus
+from ...models.events import Event, PlainEvents
 from ...sessions.act import Act as ActOperation
 from ...sessions.feedback import SettleFeedback
 from ...telemetry.logs import PART, WAITED
@@ -23,20 +23,16 @@ from ..schemas import Act, Action, Actions, Acts, BulkFeedbacks, BulkSettlement,
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], responses=PROBLEMS, route_class=CallRoute)
 ANY_ARM = Act()
 
-OnSurplus = Annotated[
-    Surplus | None,
-    Query(
-        description="What to do with events that match no outstanding decision: refuse the whole request (409), or "
-        "skip these events. The default is skip in sessions with expiry, and refuse in others."
-    ),
-]
-OnInvalid = Annotated[
-    Literal["refuse", "skip"],
-    Query(
-        description="What to do with events that do not fit the session (arm, label, slot, range, length): refuse "
-        "the whole request (422), or skip these events, and those that do not match the schema."
-    ),
-]
+_ON_SURPLUS = (
+    "What to do with events that match no outstanding decision: refuse the whole request (409), or skip these "
+    "events. The default is skip in sessions with expiry, and refuse in others."
+)
+OnSurplus = Annotated[Literal["refuse", "skip"] | None, Query(description=_ON_SURPLUS)]
+_ON_INVALID = (
+    "What to do with events that do not fit the session (arm, label, slot, range, length): refuse the whole "
+    "request (422), or skip these events, and those that do not match the schema."
+)
+OnInvalid = Annotated[Literal["refuse", "skip"], Query(description=_ON_INVALID)]
 
 
 @router.post("/act", **describe_answers(Action, "action", {200: "The action of a new slot"}, keyed=True))
@@ -68,9 +64,11 @@ async def acts(
     return await _submitted(call, session_id, operation)
 
 
-@router.post(
-    "/feedback", **describe_answers(Settlement, "settlement", {200: "How the event was settled"}, keyed=True)
-)
+def _settled(text: str) -> dict[str, Any]:
+    return describe_answers(Settlement, "settlement", {200: text}, keyed=True)
+
+
+@router.post("/feedback", **_settled("How the event was settled"))
 @access(CLIENTS, logged=Logged.SAMPLE)
 async def feedback(
     call: Call,
@@ -83,9 +81,7 @@ async def feedback(
     return await _submitted(call, session_id, SettleFeedback(events, on_surplus, single=True))
 
 
-@router.post(
-    "/feedbacks", **describe_answers(Settlement, "settlement", {200: "How the events were settled"}, keyed=True)
-)
+@router.post("/feedbacks", **_settled("How the events were settled"))
 @access(CLIENTS, logged=Logged.SAMPLE)
 async def feedbacks(
     call: Call,

@@ -177,9 +177,7 @@ MISSED_SECONDS = 20.0
 """Longer than sentinels, or a cluster with its default node timeout, take to name another master."""
 MAX_LAG, USUAL_LAG = 3, 1
 """A replica that was silent for more seconds has left; one that was known for more than the usual is missed."""
-_INFO, _STATS, _NODES = (
-    packed(each) for each in (("INFO", "replication"), ("INFO", "stats"), ("CLUSTER", "NODES"))
-)
+_INFO, _STATS, _NODES = map(packed, (("INFO", "replication"), ("INFO", "stats"), ("CLUSTER", "NODES")))
 _LISTED = re.compile(rb"^slave[0-9]+:ip=([^,\r]*),port=([0-9]+),state=(\w+),.*lag=([0-9]+)", re.MULTILINE)
 _FAILED = re.compile(rb"^\S+ (\S+):([0-9]+)@\S+ slave,fail[ ,]", re.MULTILINE)
 """A replica in CLUSTER NODES that most masters can't reach; one that this master alone misses is ``fail?``."""

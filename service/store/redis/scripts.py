@@ -415,9 +415,8 @@ def pack_counts(rows: base.Rows) -> dict[bytes, bytes]:
     vectors: dict[bytes, list[bytes]] = {}
     for arm, row in rows.items():
         vector = vectors.setdefault(COUNTED + b"%d" % (arm // GROUP), [b"\0"] * base.VECTOR)
-        vector[arm % GROUP :: GROUP] = [
-            struct.pack(">Bd", base.DOUBLE, count) if count else b"\0" for count in ArmCounts(*row)
-        ]
+        counts = [struct.pack(">Bd", base.DOUBLE, count) if count else b"\0" for count in ArmCounts(*row)]
+        vector[arm % GROUP :: GROUP] = counts
     return {name: b"".join(vector) for name, vector in vectors.items()}
 
 

@@ -69,8 +69,7 @@ class RedisStore:
         return scripts.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
-        keys = self._keys.of(session_id)
-        reply = await self._run(scripts.LOAD, keys)
+        reply = await self._run(scripts.LOAD, self._keys.of(session_id))
         return scripts.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
@@ -116,8 +115,7 @@ class RedisStore:
                 return records
 
     async def read_counts(self, session_id: str, arms: Sequence[int]) -> base.Counts | None:
-        keys = self._keys.of(session_id)
-        reply = await self._run(scripts.COUNTS, keys, arms)
+        reply = await self._run(scripts.COUNTS, self._keys.of(session_id), arms)
         return scripts.read_counts(reply[1]) if reply[0] == b"OK" else None
 
     async def read_segments(
@@ -128,10 +126,8 @@ class RedisStore:
         if reply[0] != b"OK":
             return None
         version, records, played = reply[1]
-        pairs = zip(played[1::2], played[::2], strict=True)
-        return base.ReadSegments(
-            scripts.text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs]
-        )
+        pairs = [(int(float(slot)), name) for slot, name in zip(played[1::2], played[::2], strict=True)]
+        return base.ReadSegments(scripts.text(version or b""), records, pairs)
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
