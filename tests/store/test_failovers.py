@@ -417,6 +417,12 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["redis+sentinel://a:1", "rediss+sentinel://u:p@a,b:1/", "REDIS+Sentinel://a?db=1"])
+def test_an_url_of_sentinels_without_the_name_of_the_master_is_told(url: str) -> None:
+    with pytest.raises(ValueError, match="lacks the sentinels' name of the master"):
+        open_store(url)
+
+
 @pytest.mark.parametrize("path", ["/0", "/3", "/x", "/0?client_name=a"])
 def test_a_cluster_has_no_numbered_databases(path: str) -> None:
     with pytest.raises(ValueError, match="a cluster has no numbered databases"):

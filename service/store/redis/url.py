@@ -64,8 +64,15 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
     except ValueError:
         # The original text may quote a part of the password.
         raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
-    if hosts and not service and parts.path.strip("/") and "@" not in parts.path:
-        raise ValueError("a cluster has no numbered databases: the path behind the hosts of its store URL must go")
+    if hosts and not service and "@" not in parts.path + parts.query + parts.fragment:
+        if url.partition("://")[0].lower().endswith(SENTINEL):
+            raise ValueError(
+                "the store URL lacks the sentinels' name of the master: redis+sentinel://host:port/NAME"
+            )
+        if parts.path.strip("/"):
+            raise ValueError(
+                "a cluster has no numbered databases: the path behind the hosts of its store URL must go"
+            )
     _check(parts, settings)
     if issubclass(settings.get("connection_class", Connection), Connection):
         settings.setdefault("socket_keepalive", True)
@@ -103,8 +110,8 @@ def plain_url(url: str) -> tuple[str, Sequence[Address], str]:
     path, service = parts.path.strip("/"), ""
     if kind == SENTINEL:
         service, _, path = path.partition("/")
-    if not hosts or bool(service) != (kind == SENTINEL) or "@" in service:
-        raise ValueError("a host or the name of the sentinels' service is missing")
+    if not hosts or "@" in service:
+        raise ValueError("a host is missing")
     addresses = []
     for one in hosts.split(","):
         host, _, port = one.rpartition(":") if not one.endswith("]") and ":" in one else (one, "", "")
