@@ -87,6 +87,21 @@ async def test_event_ids_count_in_the_restored_session(store: Store) -> None:
     assert await store.commit(commit("r0", "r1", event_ids=[digest("new")])) == Committed()
 
 
+async def test_event_ids_of_several_hours_are_restored(store: Store) -> None:
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+    hours = [1, 8, 16, 23]
+    events = [(store.now() + 3600 * hour, {digest(hour): b"%d" % hour}) for hour in hours]
+    assert await store.restore("s", whole._replace(events=events), restored()) is None
+
+    ids = [digest(hour) for hour in hours]
+    assert await store.commit(commit("r0", None, event_ids=ids)) == Known(
+        {digest(hour): b"%d" % hour for hour in hours}, {}
+    )
+
+
 async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store: Store) -> None:
     await store.create(new_session())
     values = {digest("v"): b"value"}

@@ -84,7 +84,7 @@ class Transfer:
         }
         session, *beside, probe = self._keys.of(session_id, *BESIDE)
         keys = [session, *beside, *(copies + name for name in parts)]
-        parts |= {f"seen:{n}": ((EVENT + digest, each[digest]) for digest in each) for n, each in buckets.items()}
+        parts |= {f"seen:{n}": ((EVENT + each, value) for each, value in ids.items()) for n, ids in buckets.items()}
         for name, items in parts.items():
             await self._put(copies + name, items, "ZADD" if name == "played" else "HSET")
         if new.answer is not None:
