@@ -508,6 +508,17 @@ async def test_an_address_may_post_so_many_tokens_in_a_second(make_client):
     assert refused.headers["vary"] == "Origin"
 
 
+async def test_tokens_of_wrong_clicks_count_too(make_client):
+    client = await make_client(clicks_per_second=2)
+    for _ in range(2):
+        await clicked(client, {"token": "t", "reward": 1}, 422, "invalid_request")
+    await clicked(client, {"token": "t", "reward": 1}, 429, "too_many_clicks")
+    client = await make_client(clicks_per_second=2)
+    await clicked(client, [{}] * 1000, 422, "invalid_request")
+    refused = await clicked(client, "t", 429, "too_many_clicks")
+    assert refused.headers["retry-after"] == "50"
+
+
 def test_a_bucket_holds_the_tokens_of_a_second(clock):
     rates = ClickRates(50, clock)
 

@@ -132,6 +132,8 @@ async def _read_clicks(call: Call, body: bytes) -> Clicks:
         posted = posted if listed is not text else {"events": [posted]}
     else:
         posted = {"events": [{"token": text.decode("ascii", "replace")}]}
+    # Wrong ones count too, but of a list that is too long no more than a list may have.
+    call.runtime.clicks.take((call.scope.get("client") or [""])[0], min(len(posted["events"]), 100))
     return validated(Clicks, posted)
 
 
@@ -160,8 +162,7 @@ async def click(
     Each click is the best reward (or loss) of its session's range, or what its goal is worth. A list is judged
     whole: if one of it is refused, none counts.
     """
-    runtime, clicks, peer = call.runtime, body.events, call.scope.get("client")
-    runtime.clicks.take(peer[0] if peer else "", len(clicks))
+    runtime, clicks = call.runtime, body.events
     if (token := read(clicks[0].token)) is not None:
         call.scope[NOTED_IN_SCOPE] = {"session": token.session_id}
     settle = partial(SettleFeedback, on_surplus="skip", by_browser=True)
