@@ -149,7 +149,7 @@ def _csv(lines: Iterable[str]) -> Iterator[Row]:
     Commas, semicolons or tabs separate cells, by the first line.
     """
     lines = iter(lines)
-    first = next(lines, "")
+    first = next((line for line in lines if line.strip()), "")
     separator = max(",;\t", key=first.count)
     rows = csv.DictReader(itertools.chain([first], lines), delimiter=separator, restkey="")
     rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]

@@ -56,8 +56,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _renames(text: str) -> dict[str, str]:
     named = dict(pair.partition("=")[::2] for pair in text.split(","))
-    if unknown := named.keys() - READERS.keys():
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: say one of {', '.join(READERS)}")
+    if wrong := sorted(field for field, column in named.items() if field not in READERS or not column):
+        raise argparse.ArgumentTypeError(f"{', '.join(wrong)}: say FIELD=COLUMN, FIELD one of {', '.join(READERS)}")
     return {column: field for field, column in named.items()}
 
 

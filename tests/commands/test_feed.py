@@ -53,6 +53,7 @@ LINES = "\n".join(json.dumps({"label": a, "reward": b, "event_id": c, "session_i
         ("b.CSV", table(end="\r\n").encode("utf-8-sig")),
         ("c.csv", table(";").replace("0.5", "0,5").encode("utf-16")),
         ("d.tsv", table("\t").encode("utf-16-le")),
+        ("blank first.csv", b"\r\n\n" + table().encode()),
         ("e.csv.gz", gzip.compress(table().encode())),
         ("f.jsonl", LINES.encode()),
         ("g.ndjson", LINES.encode("utf-16")),
@@ -142,9 +143,10 @@ def test_a_file_that_can_not_be_read_ends_with_2(fed, name, content, text):
 
 def test_a_missing_file_and_wrong_names_end_with_2(command, bandits):
     assert command("feed", "/nowhere.csv")[0] == 2
-    with pytest.raises(SystemExit) as ended:
-        command("feed", "a.csv", "--rename", "x=y")
-    assert ended.value.code == 2
+    for renames in ("x=y", "label", "label=", "label=item,reward="):
+        with pytest.raises(SystemExit) as ended:
+            command("feed", "a.csv", "--rename", renames)
+        assert ended.value.code == 2
 
 
 def test_standard_input_is_json_lines(command, bandits, monkeypatch):
