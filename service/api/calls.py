@@ -219,6 +219,7 @@ class Requests:
                     status, headers, answer = reply.status, _headers(reply), reply.body
         except asyncio.CancelledError:
             operation, app = None, self._stopping(scope)
+            app.raw_headers += beside
         except Exception as error:
             operation, app = None, self._problem(scope, error)
             app.raw_headers += beside

@@ -1,5 +1,6 @@
 """Tokens of actions, and clicks that browsers report by them."""
 
+import asyncio
 import gzip
 import json
 
@@ -480,6 +481,17 @@ async def test_pages_of_listed_origins_may_read_the_answer(make_client, allowed,
     for other in ("/v1/sessions", "/v1/sessions/s/feedback"):
         assert (await client.options(other, headers={"origin": origin})).status_code == 405
         assert "access-control-allow-origin" not in (await client.get(other, headers={"origin": origin})).headers
+
+
+async def test_pages_may_read_the_answer_of_a_service_that_stops(make_client, monkeypatch):
+    async def cancelled(*_):
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("service.api.routes.service_routes.settle_clicks", cancelled)
+    client = await make_client(allowed_origins=ORIGIN["origin"])
+    answer = await clicked(client, "t", 503, "overloaded", **ORIGIN)
+    assert answer.headers["access-control-allow-origin"] == ORIGIN["origin"]
+    assert answer.headers["vary"] == "Origin"
 
 
 async def test_the_script_is_small_and_kept_by_browsers(client):

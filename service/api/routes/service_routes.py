@@ -162,11 +162,10 @@ async def click(
     Each click is the best reward (or loss) of its session's range, or what its goal is worth. A list is judged
     whole: if one of it is refused, none counts.
     """
-    runtime, clicks = call.runtime, body.events
-    if (token := read(clicks[0].token)) is not None:
+    if (token := read(body.events[0].token)) is not None:
         call.scope[NOTED_IN_SCOPE] = {"session": token.session_id}
     settle = partial(SettleFeedback, on_surplus="skip", by_browser=True)
-    await settle_clicks(runtime.sessions.submit, settle, runtime.sessions.tokens, clicks)
+    await settle_clicks(call.runtime.sessions.submit, settle, call.runtime.sessions.tokens, body.events)
     return Reply(status=204)
 
 
