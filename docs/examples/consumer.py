@@ -24,11 +24,13 @@ def event(line: str) -> dict[str, object] | None:
     """Make an event of a line, None of one that is no purchase; an amount above the highest counts as that."""
     try:
         found = json.loads(line)
-        return {
+        made: dict[str, object] = {
             "label": str(found["item"]),
             "reward": min(float(found["amount"]), HIGHEST_AMOUNT),
             "event_id": str(found["order"]),
         }
+        json.dumps(made, ensure_ascii=False, allow_nan=False).encode()  # Else the whole batch could not be sent.
+        return made
     except (ValueError, TypeError, LookupError, RecursionError):
         return None
 

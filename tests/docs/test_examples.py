@@ -62,8 +62,9 @@ def test_a_purchase_that_is_read_twice_counts_once(run):
     run.bandits.session("purchases").acts(200)
     wrong = (
         'torn {\n[]\n{"item": "hat", "order": "o", "amount": null}\n{"item": "pen", "order": "p", "amount": 1}\n'
+        '{"item": "hat", "order": "q", "amount": NaN}\n{"item": "hat", "order": "\\ud800", "amount": 1}\n'
     )
-    assert run("consumer.py", text=lines + wrong) == ["8 applied, 2 duplicates, 0 skipped, 4 wrong"]
+    assert run("consumer.py", text=lines + wrong) == ["8 applied, 2 duplicates, 0 skipped, 6 wrong"]
     assert run("consumer.py", text=lines) == ["0 applied, 10 duplicates, 0 skipped, 0 wrong"]
 
 
