@@ -11,13 +11,13 @@ import pytest
 from tests.support.house import code_lines, figures, files_with_code, words_of_docs
 
 BUDGET = {
-    "code lines of service": 17_000,
-    "files of service": 110,
+    "code lines of service": 17_900,
+    "files of service": 115,
     "folders of service": 17,
     "largest file of service": 350,
-    "code lines of tests": 28_500,
-    "code lines of loadtest": 5_500,
-    "words of docs": 41_000,
+    "code lines of tests": 31_000,
+    "code lines of loadtest": 5_700,
+    "words of docs": 44_000,
     "files of a feedback": 20,
     "functions of a feedback": 90,
     "changes of file of a feedback": 55,
@@ -26,13 +26,13 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 16_931,
-    "files of service": 109,
+    "code lines of service": 17_896,
+    "files of service": 114,
     "folders of service": 16,
     "largest file of service": 350,
-    "code lines of tests": 28_192,
-    "code lines of loadtest": 5_487,
-    "words of docs": 40_993,
+    "code lines of tests": 30_834,
+    "code lines of loadtest": 5_556,
+    "words of docs": 43_640,
     "files of a feedback": 18,
     "functions of a feedback": 78,
     "changes of file of a feedback": 50,

@@ -187,7 +187,7 @@ def test_what_is_told_while_the_client_closes_is_told_once():
         told.extend(event["label"] for event in dropped.events)
         opened.wait(SECONDS)
 
-    refusal = problem(422, "invalid_request", indexes=[1])
+    refusal = problem(422, "invalid_request", indexes=[0])  # The first of each call, whichever go together.
     bandits, _ = scripted(refusal, on_error=tell, reports=client.ReportRules(interval=0.0, close_timeout=0.05))
     threading.Timer(0.2, opened.set).start()
     for label in ("a", "b"):
