@@ -143,6 +143,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.runtime.sessions.logs.stop()
+        acceptor = self.servers.pop()  # uvicorn would not tell those that it accepts last that they are to end.
+        acceptor.close()
+        await acceptor.wait_closed()
         await super().shutdown(sockets)
 
     def _beat(self) -> None:

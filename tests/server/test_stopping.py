@@ -3,10 +3,13 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from threading import Thread
 
+import httpx
 import pytest
 
 from service.server import connection as end
@@ -230,3 +233,25 @@ def test_a_second_signal_ends_the_draining(tmp_path, signals):
         wait_until(lambda: any("not ready from now on" in message for message in service.messages()))
 
         assert service.stop(signals[1]) == 0
+
+
+def test_connections_that_come_while_it_stops_do_not_delay_it(tmp_path):
+    """Those that it accepts last are told to end as the others are."""
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        address, found = httpx.URL(service.url), list[socket.socket]()
+
+        def connect():
+            with contextlib.suppress(OSError):
+                while len(found) < 800:
+                    found.append(socket.create_connection((address.host, address.port)))
+
+        clients = Thread(target=connect)
+        clients.start()
+        wait_until(lambda: len(found) > 20)
+        started = time.monotonic()
+        service.stop()
+        assert time.monotonic() - started < 10
+        clients.join()
+        for each in found:
+            each.close()
