@@ -26,13 +26,13 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 17_896,
+    "code lines of service": 17_899,
     "files of service": 114,
     "folders of service": 16,
     "largest file of service": 350,
-    "code lines of tests": 30_834,
+    "code lines of tests": 30_854,
     "code lines of loadtest": 5_556,
-    "words of docs": 43_640,
+    "words of docs": 43_644,
     "files of a feedback": 18,
     "functions of a feedback": 78,
     "changes of file of a feedback": 50,
