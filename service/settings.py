@@ -80,8 +80,8 @@ def hosts(text: str) -> str:
 
 
 def origins(text: str) -> str:
-    """Check origins of pages, separated by commas."""
-    return _checked_list(text, r"https?://[^/?#@,\s]+", "origins, such as https://shop.example")
+    """Check origins of pages, separated by commas, as browsers write them: without the usual port."""
+    return _checked_list(text, r"http(?!s.*:443$|:.*:80$)s?://[^/?#@,\s]+", "origins, such as https://shop.example")
 
 
 def networks(text: str) -> str:

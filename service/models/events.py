@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Discriminator, Field, Tag, ValidationError, ValidatorFunctionWrapHandler, WithJsonSchema
-from pydantic.functional_validators import AfterValidator, WrapValidator, model_validator
+from pydantic.functional_validators import AfterValidator, BeforeValidator, WrapValidator, model_validator
 
 from ..cooperative import FairYield
 from ..errors import MAX_INDEXES, FieldError, FieldValueError
@@ -257,7 +257,7 @@ class VoidEvent(OneArmEvent):
     """A decision that was never shown, in the session's own word or without knowing it."""
 
     word: ClassVar = "void"
-    void: Literal[True]
+    void: Annotated[Literal[True], BeforeValidator(lambda given: given is True or None)]  # A literal takes 1, too.
     """In place of a loss, reward, losses or gradient of null; over points without an arm."""
 
     @property

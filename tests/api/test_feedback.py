@@ -203,7 +203,7 @@ WRONG = [
     [],
     {"arm": 0},
     {"arm": 0, "losses": [0.5] * 2000},
-    {"arm": 0, "void": False},
+    {"arm": 0, "void": 1},
     {"arm": 0, "void": True, "loss": 0.5},
 ]
 

@@ -165,8 +165,14 @@ def test_with_api_keys_nothing_is_refused():
     [
         *(["--allowed-hosts", host] for host in ("shop.example:8443", "http://shop.example", "*.example")),
         *(["--allowed-origins", origin] for origin in ("shop.example", "https://shop.example/")),
+        *(["--allowed-origins", f"https://a.b, {each}"] for each in ("https://a.b:443", "http://a.b:80")),
     ],
 )
 def test_other_settings_are_errors(flags):
     with pytest.raises(SettingsError, match=r"must be (hosts without ports|origins, such as)"):
         read_settings(flags)
+
+
+def test_origins_may_have_other_ports():
+    origins = "http://a.b:443, https://a.b:80,https://a.b:8443"
+    assert read_settings(["--allowed-origins", origins]).allowed_origins == origins
