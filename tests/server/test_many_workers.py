@@ -89,8 +89,10 @@ class Stream:
         await workers[0].sessions.delete("s")
         for worker in workers:
             await worker.store.close()
-        # Without what lists show besides.
-        return Played(actions, codec.encode(codec.decode(state, Stored.of(self.session).start())))
+        # Without what lists show besides, and what requests are counted for a hint.
+        run = codec.decode(state, Stored.of(self.session).start())
+        run.ledger.judged = run.ledger.late = 0
+        return Played(actions, codec.encode(run))
 
 
 @pytest.mark.parametrize("kind", some_quick(FIELDS, ["dexp3", "exp3_current"]))
