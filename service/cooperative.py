@@ -9,9 +9,10 @@ import asyncio
 import json
 import time
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain, groupby
 from typing import Any, ClassVar, ParamSpec, TypeVar
@@ -80,38 +81,46 @@ def _resume_next(queue: _Queue) -> None:
 
 
 class Turns:
-    """Lets few requests for one path begin in each pass of the event loop, and those for other paths in between.
+    """Lets few reads of one path be under way at a time, so that those of other paths run in between.
 
-    Clients that are answered together ask again together: without turns their burst would last, and others wait.
+    Clients that are answered together ask again together, and the store answers many reads in one message: without
+    turns their burst would last, and others wait.
     """
 
-    at_once: ClassVar[int] = 2
+    at_once: ClassVar[int] = 4
+    counts_seconds: ClassVar[float] = 0.005
+    """A read that is under way for longer waits for the store, or for its next entry: it has had its turn."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, int] = {}
-        """Requests of this pass by path."""
-        self._late = deque[tuple[str, asyncio.Future[None]]]()
+        self._under_way = defaultdict[str, set[asyncio.Future[None]]](set)
+        self._late = defaultdict[str, _Queue](deque)
 
-    async def wait(self, path: str) -> None:
-        """Return when a request for the path may begin: mostly at once."""
+    @asynccontextmanager
+    async def of(self, path: str) -> AsyncIterator[None]:
+        """Wait until a read of the path may begin, mostly not at all; it ends with the context."""
         loop = asyncio.get_running_loop()
-        if not self._begun and not self._late:
-            loop.call_soon(self._begin_pass, loop)
-        self._begun[path] = begun = self._begun.get(path, 0) + 1
-        if begun > self.at_once:
-            turn = loop.create_future()
-            self._late.append((path, turn))
-            await turn
+        self._late[path].append(read := loop.create_future())
+        try:
+            self._let_begin(path)
+            await read
+            yield
+        finally:  # In the next pass of the loop: what is done at once would let all others begin in this one.
+            loop.call_soon(self._end, path, read)
 
-    def _begin_pass(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._begun.clear()
-        for _ in range(min(self.at_once, len(self._late))):
-            path, turn = self._late.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                self._begun[path] = self._begun.get(path, 0) + 1
-        if self._begun or self._late:
-            loop.call_soon(self._begin_pass, loop)
+    def _let_begin(self, path: str) -> None:
+        late, under_way = self._late[path], self._under_way[path]
+        while late and len(under_way) < self.at_once:
+            if not (read := late.popleft()).done():
+                read.set_result(None)
+                under_way.add(read)
+                read.get_loop().call_later(self.counts_seconds, self._end, path, read)
+        if not under_way:
+            del self._late[path], self._under_way[path]
+
+    def _end(self, path: str, read: asyncio.Future[None]) -> None:
+        if path in self._under_way:
+            self._under_way[path].discard(read)
+            self._let_begin(path)
 
 
 class BackgroundYield(FairYield):

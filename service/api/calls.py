@@ -210,8 +210,6 @@ class Requests:
                 body = await self._receive(operation, scope, given, receive)
                 if operation.access.session_of is not None:
                     scope[OWNED] = operation.access.session_of(body)
-                if scope["method"] == "GET":  # What changes a session takes turns in its queue.
-                    await self._turns.wait(scope["path"])
                 if self.hand_over is not None and (answered := await self.hand_over(scope, body)) is not None:
                     status, headers, answer = answered
                 else:
@@ -281,8 +279,8 @@ class Requests:
             await send(message)
 
         try:
-            await self._turns.wait(scope["path"])
-            await app(scope, receive, answer)
+            async with self._turns.of(scope["path"]):
+                await app(scope, receive, answer)
         except asyncio.CancelledError:
             if status:
                 raise
@@ -391,7 +389,11 @@ class Requests:
             raise from_pydantic_errors(errors)
         if operation.takes_call is not None:
             values[operation.takes_call] = call
-        reply: Reply = await operation.handler(**values)
+        if scope["method"] != "GET":  # What changes a session takes turns in its queue.
+            reply: Reply = await operation.handler(**values)
+        else:
+            async with self._turns.of(scope["path"]):
+                reply = await operation.handler(**values)
         if call.posted and scope["method"] in {"PATCH", "PUT"} and not reply.replayed:
             scope[NOTED_IN_SCOPE] = {"changed": list(call.posted)}
         return reply
