@@ -29,6 +29,7 @@ import struct
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hmac import compare_digest
 from pathlib import Path
@@ -38,7 +39,9 @@ from .errors import StoreUnavailableError
 from .settings import SettingsError, file_state, read_secret
 
 WATCH_SECONDS = 1.0
-"""Time between two looks at the file of the keys."""
+"""Time between two looks at the file of the keys, or two offers to the store."""
+KEPT = 8
+"""Keys of the store that a worker knows at most: it has had another one only if it lost that."""
 MIN_KEY = 32
 MAX_TOKEN = 1000
 """Characters of a token: none that is made is so long."""
@@ -168,7 +171,7 @@ class TokenKey:
 
     def __init__(self, key: bytes) -> None:
         padded = (hashlib.sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-        self.id = hashlib.sha256(key).digest()[:2]
+        self.key, self.id = key, hashlib.sha256(key).digest()[:2]
         self._inner, self._outer = (hashlib.sha256(bytes(each ^ pad for each in padded)) for pad in (0x36, 0x5C))
 
     def mac(self, said: bytes) -> bytes:
@@ -234,8 +237,14 @@ class TokenKeys:
         self.all = list(map(TokenKey, keys))
 
     async def watch(self) -> None:
-        """Read the file again whenever it has changed; return at once if there is none."""
-        while self._file is not None:
+        """Read the file again whenever it has changed; without one, offer the store its key in case it lost it."""
+        while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if await asyncio.to_thread(file_state, self._file) != self._read_at:
-                self.read_again()
+            if self._file is not None:
+                if await asyncio.to_thread(file_state, self._file) != self._read_at:
+                    self.read_again()
+            elif self.all:
+                with suppress(StoreUnavailableError):  # It is asked again.
+                    kept = await self._kept(self.all[0].key)
+                    if kept != self.all[0].key:  # Of another worker; what this one has signed stays good.
+                        self._take([kept, *(key.key for key in self.all[: KEPT - 1] if key.key != kept)])

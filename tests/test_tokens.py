@@ -143,7 +143,6 @@ async def test_a_changed_file_is_read_again(file, keys, monkeypatch):
 
     await until(is_read)
     watching.cancel()
-    await TokenKeys(None, MemoryStore().token_key).watch()  # There is nothing to watch.
 
 
 async def test_the_store_makes_a_key_for_all_workers(store):
@@ -152,6 +151,33 @@ async def test_the_store_makes_a_key_for_all_workers(store):
 
     assert (await other.of("shop", 1.5)).opened(token)
     assert one.all[0].id == other.all[0].id
+
+
+async def test_workers_agree_again_when_the_store_has_lost_its_key(monkeypatch):
+    monkeypatch.setattr("service.tokens.WATCH_SECONDS", 0.001)
+    replies: list[object] = [b"a" * 40, StoreUnavailableError("down"), b"b" * 40, b"b" * 40]
+    offered = list[bytes]()
+
+    async def kept(new: bytes) -> bytes:
+        offered.append(new)
+        if isinstance(reply := replies.pop(0) if len(replies) > 1 else replies[0], Exception):
+            raise reply
+        return reply
+
+    keys = TokenKeys(None, kept)
+    watching = asyncio.create_task(keys.watch())
+    before = await keys.of("shop", 1.5)
+    token = before.sign(7, 2, "", 1e9)
+
+    async def is_offered() -> bool:
+        await asyncio.sleep(0)
+        return len(offered) >= 5
+
+    await until(is_offered)
+    watching.cancel()
+    assert offered[1:5] == [b"a" * 40, b"a" * 40, b"b" * 40, b"b" * 40]
+    assert [key.key for key in keys.all] == [b"b" * 40, b"a" * 40]
+    assert before.opened(token)
 
 
 def test_a_cluster_has_the_key_and_its_probe_in_one_slot():
