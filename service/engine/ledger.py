@@ -60,6 +60,8 @@ class Ledger:
     """Events with a loss above the default of the time. No hint asks for more of these than are counted."""
     below: int = 0
     """Events with a loss below it."""
+    squares: float = 0.0
+    """Sum of the squares of what the losses lie off their mean, on the learner's scale; 0 where all are alike."""
     equal_losses: bool = True
     """Whether all losses were alike."""
     goals: tuple[int, ...] = ()
@@ -95,16 +97,18 @@ class Ledger:
     def learn(self, loss: float, count: int = 1) -> None:
         """Count one or more losses that are all alike, on the learner's scale."""
         self.equal_losses = self.equal_losses and (not self.losses or loss == self.mean_loss)
-        self.losses += count
+        self.losses, off = self.losses + count, loss - self.mean_loss
         # A mean moved like this stays finite, and is exactly the loss while all are alike.
-        self.mean_loss += (loss - self.mean_loss) * (count / self.losses)
+        self.mean_loss += off * (count / self.losses)
+        self.squares += off * (loss - self.mean_loss) * count
 
     def correct(self, loss: float, before: float) -> None:
         """Put a loss in the place of one before that was learned; both are on the learner's scale."""
-        alone = self.losses == 1
+        alone, mean, step = self.losses == 1, self.mean_loss, loss - before
         self.equal_losses = self.equal_losses and self.losses <= 1
-        # Rounding may leave less than the best loss, which is 0.
-        self.mean_loss = loss if alone else max(self.mean_loss + (loss - before) / max(self.losses, 1), 0.0)
+        # Rounding may leave less than the best loss, which is 0, and squares below 0.
+        self.mean_loss = loss if alone else max(mean + step / max(self.losses, 1), 0.0)
+        self.squares = 0.0 if alone else max(self.squares + step * (loss - self.mean_loss + before - mean), 0.0)
 
     def expire(self, count: int) -> None:
         """Count ``count`` outstanding decisions as expired."""
@@ -139,16 +143,19 @@ class ArmLedger(Ledger):
             self.by_arm[arms[0]] -= 1
         else:
             np.subtract.at(self.by_arm, arms, 1)
-        mean, equal = self.mean_loss, self.equal_losses
+        mean, squares, equal = self.mean_loss, self.squares, self.equal_losses
         default, above, below = None if expiry is None else expiry.loss, 0, 0
         for count, loss in enumerate(losses, self.losses + 1):
             equal = equal and (count == 1 or loss == mean)
-            mean += (loss - mean) * (1 / count)
+            off = loss - mean
+            mean += off * (1 / count)
+            squares += off * (loss - mean)
             if default is not None and loss != default:
                 above, below = above + (loss > default), below + (loss < default)
         self.telling = min(self.telling + (len(losses) if default is None else above + below), MOST_TELLING)
         self.above, self.below = min(self.above + above, MOST_BESIDE), min(self.below + below, MOST_BESIDE)
-        self.losses, self.mean_loss, self.equal_losses = self.losses + len(losses), mean, equal
+        self.losses, self.equal_losses = self.losses + len(losses), equal
+        self.mean_loss, self.squares = mean, squares
 
     def void_of(self, arm: int) -> None:
         """Count one outstanding decision of an arm as taken back."""

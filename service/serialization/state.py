@@ -49,17 +49,18 @@ EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS = 1, 2, 4, 8, 16
 """Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates."""
 _NAMES = (
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
-    *("mean_loss", "last_act_at", "last_event_at", "telling", "above", "below"),
+    *("mean_loss", "last_act_at", "last_event_at", "telling", "above", "below", "squares"),
 )
 _LEDGER = attrgetter(*_NAMES)
 """The numbers of a ledger, in the order of its fields; of the last one the head has a flag."""
 MOST = 2**62
 """Every count is below, also after the largest one that is imported, and all that a session may act then."""
 _COUNT, _TIME, _LOSS = (0, MOST), (0, LAST_SECOND), (-2 * LARGEST_VALUE, 2 * LARGEST_VALUE)
-_RANGES = (*(_COUNT,) * 6, _TIME, _COUNT, _COUNT, _LOSS, _TIME, _TIME, *(_COUNT,) * 3)
+_SQUARES = (0, MOST * _LOSS[1] ** 2)
+_RANGES = (*(_COUNT,) * 6, _TIME, _COUNT, _COUNT, _LOSS, _TIME, _TIME, *(_COUNT,) * 3, _SQUARES)
 _START = struct.Struct("<BHBB")
 """Schema, length of the head, flags, number of rates."""
-_FACTS = 4 + 15
+_FACTS = 4 + 16
 """Where they stand among the head's numbers: how many arms there ever were, the forms of vectors, how many segments
 are kept, and ``effective_arms``."""
 _RATES = _FACTS + 4
@@ -73,7 +74,7 @@ _HALF = struct.Struct("<H")
 @lru_cache(maxsize=64)
 def _head(codes: str) -> struct.Struct:
     """Return the layout of a head, up to its checksum, with numbers of these codes behind ``effective_arms``."""
-    return struct.Struct(f"<BHBB6qd2q3dIBB3Id{codes}")
+    return struct.Struct(f"<BHBB6qd2q3dIBBd3Id{codes}")
 
 
 class Shown(NamedTuple):

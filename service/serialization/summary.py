@@ -23,6 +23,7 @@ from ..engine.arm_run import ArmRun
 from ..engine.ledger import Expiry, Ledger, LossRange
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
+from ..engine.verdict import group_sums, verdict
 from ..learners.base import FloatArray
 from .binary import CodecError
 from .state import Shown, read_shown
@@ -140,6 +141,28 @@ def effective_arms(p: FloatArray) -> float:
     positive = p[p > 0]
     # The digits behind are of rounding.
     return float(f"{np.exp(-np.dot(positive, np.log(positive))):.12g}")
+
+
+# -- Two groups, and what is known of their difference.
+
+Group = tuple[Ledger, Expiry | None]
+"""Counts of a group, and the expiry of its session."""
+
+
+def compared(losses: LossRange, learner: Group, control: Group) -> dict[str, Any]:
+    """Return the counts of two groups whose losses have one range, and the verdict if there is one yet."""
+    groups, sums = {}, [group_sums(ledger, losses, expiry) for ledger, expiry in (learner, control)]
+    for name, (ledger, _), (acts, total, _) in zip(("learner", "control"), (learner, control), sums, strict=True):
+        mean = losses.at_share(1 - total / acts) if acts else None
+        counts = {
+            "acts": ledger.slot - ledger.voided,
+            "outstanding": ledger.outstanding,
+            "events": ledger.feedbacks,
+        }
+        groups[name] = {**counts, f"mean_{losses.word}": None if mean is None else shown_mean(mean)}
+    found = verdict(sums[0], sums[1], losses) or {}
+    shown = {key: shown_mean(each) if isinstance(each, float) else each for key, each in found.items()}
+    return {"groups": groups, **({"verdict": shown} if shown else {})}
 
 
 # -- The two parts of a view.

@@ -150,7 +150,7 @@ _RANGES = (
     (_POSITIVE, (SMALLEST := 1e-30, 1e100)),  # Floors are far above.
     ("probability_floor", (SMALLEST, 1)),
     ("scale scales mixture_units deviation_sum total total_open drift learning_rate loss_clip", (0, 1e125)),
-    ("variance_sum variance_max gradient_sum losses", (0, 1e285)),
+    ("variance_sum variance_max gradient_sum losses squares", (0, 1e285)),
     ("log_weights", (LOWEST, 0)),
     ("sums", (-1e115, 1e115)),
     ("arm", (-1, MAX_COUNT)),

@@ -37,10 +37,12 @@ def test_a_small_state_is_as_it_is_told():
     """Two arms at (0.5, 0.5), one decision outstanding for the second: every byte by hand."""
     run = start_run(Params(FixedSpec(n_arms=2), 5))
     run.advance(1e9)
-    run.ledger = ArmLedger(3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1, False, by_arm=np.array([0, 1]))
+    run.ledger = ArmLedger(
+        3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1, 0.125, False, by_arm=np.array([0, 1])
+    )
 
-    head = struct.pack("<BHBB", 1, 129, codec.MOSTLY_SURPLUS, 0)
-    head += struct.pack("<6qd2q3dIBB", 3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1)
+    head = struct.pack("<BHBB", 1, 137, codec.MOSTLY_SURPLUS, 0)
+    head += struct.pack("<6qd2q3dIBBd", 3, 2, 0, 0, 1, 1, 1e9, 0, 2, 0.25, 1e9, 5e8, 2, 1, 1, 0.125)
     head += struct.pack("<3Id", 2, 0, 0, 2.0)
     head += struct.pack("<H", zlib.crc32(head) & 0xFFFF)
     body = head + struct.pack("<2d", 0.5, 0.5) + bytes([0, 1])

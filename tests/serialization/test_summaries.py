@@ -90,3 +90,41 @@ def test_a_time_is_shown_as_isoformat_writes_it():
         if seconds < 253_402_300_799:
             expected = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
             assert summary.time_text(seconds) == expected.replace("+00:00", "Z")
+
+
+def test_two_groups_have_their_counts_and_means_and_a_verdict_after_200_acts():
+    """Void acts are left out, open ones count as the default; without acts there is no mean."""
+    specification = Specification.model_validate(
+        {
+            "learner": LEARNER | {"kind": "multiscale_tsallis"},
+            "reward_range": [0, 2],
+            "expiry": {"after_seconds": 60, "default_reward": 0},
+        }
+    )
+    (losses, expiry), run = specification.params(1)[2:4], start_run(specification.params(1))
+    learner, control = run.ledger, start_run(specification.params(1)).ledger
+
+    for ledger, acts, clicks in ((learner, 150, 30), (control, 49, 0)):
+        ledger.slot = ledger.outstanding = acts
+        for _ in range(clicks):
+            ledger.settle()
+            ledger.learn(0.0)
+    learner.void()
+    early = summary.compared(losses, (learner, expiry), (control, expiry))
+    control.slot += 2
+    control.outstanding += 2
+    shown = summary.compared(losses, (learner, expiry), (control, expiry))
+    none = summary.compared(losses, (learner, expiry), (start_run(specification.params(1)).ledger, expiry))
+
+    assert early["groups"]["learner"] == {
+        "acts": 149,
+        "outstanding": 119,
+        "events": 30,
+        "mean_reward": summary.shown_mean(60 / 149),
+    }
+    assert early.keys() == {"groups"}
+    assert shown["groups"]["control"] == {"acts": 51, "outstanding": 51, "events": 0, "mean_reward": 0.0}
+    assert shown["verdict"].keys() == {"difference", "low", "high", "lift", "confidence", "is"}
+    assert shown["verdict"]["difference"] == summary.shown_mean(60 / 149)
+    assert shown["verdict"]["lift"] is None
+    assert (none["groups"]["control"]["mean_reward"], "verdict" in none) == (None, False)
