@@ -3,8 +3,6 @@
 Imports nothing else of the project.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -3,8 +3,6 @@
 Workers get the settings from their parent process: what reads them (``command_line``) is imported by that alone.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import re

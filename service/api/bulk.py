@@ -4,8 +4,6 @@ They are taken apart where they arrive. Each part is a call of its session's own
 are independent of each other, and whoever sends the whole body again settles none twice, by ids or by a key.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from codecs import BOM_UTF8

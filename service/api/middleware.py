@@ -1,7 +1,5 @@
 """What a request must bring to be served, by where it comes from and by its API key; and the labels of metrics."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping

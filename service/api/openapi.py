@@ -1,7 +1,5 @@
 """The OpenAPI document and its examples."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -6,8 +6,6 @@ Path operations stand in ``routes`` as FastAPI has them: coroutine functions tha
 forms) is not carried out: a route that asks for it ends the start, which names the route.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Errors as application/problem+json (RFC 9457): those of this service, of FastAPI, and faults."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the requests of one process share, and what each route says of who may call it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum

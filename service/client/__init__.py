@@ -4,8 +4,6 @@
 names.
 """
 
-from __future__ import annotations
-
 from .awaited import AsyncBandits, AsyncSession, AsyncSessions
 from .blocking import Bandits, Session, Sessions
 from .calls import (

@@ -1,7 +1,5 @@
 """The attempts of one call: where they go, how long each may take, whether there is another, and when."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

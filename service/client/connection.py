@@ -1,7 +1,5 @@
 """Connections to the service, blocking and awaited, which send one attempt of a call and keep its deadline."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl

@@ -1,7 +1,5 @@
 """Reports sent in batches, until they are acknowledged, by a thread that lives while some wait."""
 
-from __future__ import annotations
-
 import atexit
 import logging
 import math

@@ -1,7 +1,5 @@
 """``doctor``: what of the settings, the store and a running service should be changed, one line each."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -1,7 +1,5 @@
 """What ``doctor`` finds in the store of the settings: whether it can be reached, keeps its data, and has room."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import fcntl

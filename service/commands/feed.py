@@ -3,8 +3,6 @@
 Rows without an id get one of the file's digest and their number: a second run counts nothing twice.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

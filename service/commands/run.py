@@ -4,8 +4,6 @@ Also what commands have in common: what they print (tables on a terminal, lines 
 asked for), and the flags that say which service they call.
 """
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import json

@@ -3,8 +3,6 @@
 A file holds a session's document; its bytes stay as the service wrote them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Iterator

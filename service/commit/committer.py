@@ -8,8 +8,6 @@ version it was judged on, refusals included: a cached version may be old.
 A session has at most one commit of this worker in flight: see ``SessionQueues``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

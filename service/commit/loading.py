@@ -1,7 +1,5 @@
 """Sessions read from the store whole: decoded, with the records and the segments that stand beside their state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -10,8 +10,6 @@ told of the same newer one twice, a renewal apart (a store that has failed over 
 and when its own lease is over.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

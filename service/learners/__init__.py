@@ -3,8 +3,6 @@
 docs/adding-a-learner.md says how a learner is added.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .base import Spec

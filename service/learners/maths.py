@@ -3,8 +3,6 @@
 Imports nothing else of the project but the array types of ``learners.base``.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Distributions of 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021): one, several, few arms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

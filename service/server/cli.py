@@ -1,7 +1,5 @@
 """The command line: check the settings, bind, start the embedded store if it is chosen, and run the supervisor."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -6,8 +6,6 @@ ends without an answer where a head is too slow, where nothing comes, and where 
 stop waits for requests that have sent their head, and only for ``STOP_SECONDS``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

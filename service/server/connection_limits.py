@@ -4,8 +4,6 @@ Beyond the limit a new connection takes the place of the one that has been idle 
 is one of a few that are held for health checks: any other request on it is told that the service is full.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import re

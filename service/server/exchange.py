@@ -1,7 +1,5 @@
 """One request of a connection and its answer, as an ASGI application gets and gives them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable

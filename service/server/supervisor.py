@@ -5,8 +5,6 @@ SIGTERM or SIGINT the service may first drain: it says that it is not ready, and
 closes the socket, lets the workers finish the requests they have accepted, and stops the server last.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -3,8 +3,6 @@
 It writes one byte to stdout when it serves; from then on its stdout is its stderr.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

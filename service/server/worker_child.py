@@ -4,8 +4,6 @@ The supervisor runs it as ``python -m service.server.worker_child SOCKET_FD BOAR
 the settings as JSON to its stdin; ``NUMBER`` is its place among the workers, from 0.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

@@ -1,7 +1,5 @@
 """Where sessions are kept, chosen by URL."""
 
-from __future__ import annotations
-
 import re
 
 from .base import Store, StoreOptions

@@ -1,7 +1,5 @@
 """A Redis or Valkey server on a data folder, as a child process of the service."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

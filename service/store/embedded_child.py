@@ -4,8 +4,6 @@ Run as a file: ``child.py PARENT_PID PROGRAM ARGUMENT...``. This process asks th
 becomes the program, so the parent, which may have threads, runs no code between fork and exec.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """One JSON line per record on stderr, bounded, escaped, and without passwords of store URLs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

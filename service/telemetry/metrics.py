@@ -3,8 +3,6 @@
 Every series exists from the start and no label has its value from a request, so the number of series never changes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math

@@ -4,8 +4,6 @@ A reply also tells something for the next call: the time by the store's clock, t
 which buckets a session has. In a cluster the slot of its first key says where a call is sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Lists of the sessions on one Redis server or on the masters of a cluster, by scans or from an index of ids."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Sessions in a Redis server: every call one script, every script all or nothing."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32

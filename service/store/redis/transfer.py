@@ -1,7 +1,5 @@
 """Sessions read and written whole, with all that goes on with them, a part at a time."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

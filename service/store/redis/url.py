@@ -1,7 +1,5 @@
 """What a redis URL says: settings of connections, the master that sentinels name; no failure shows a password."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time
