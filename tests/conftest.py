@@ -1,7 +1,5 @@
 """Real servers and the three stores, for every test folder."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

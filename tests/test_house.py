@@ -4,8 +4,6 @@
 reached.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.house import code_lines, figures, files_with_code, words_of_docs

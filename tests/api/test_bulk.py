@@ -1,7 +1,5 @@
 """Events of many sessions in one call: lines judged alone, parts that stand for themselves, and sending again."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

@@ -1,7 +1,5 @@
 """Sessions of multiscale_tsallis over HTTP: they follow the text of the rule, and say when they can't learn."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

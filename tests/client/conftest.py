@@ -1,7 +1,5 @@
 """Clients of a service in this process, and of answers that a test makes up."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Commands run as from a shell, against one real service for each file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """``demo``: its shop on a service in this process, whose time passes in steps, and the whole command once."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

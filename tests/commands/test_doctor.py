@@ -1,7 +1,5 @@
 """``doctor``: what it says of servers, folders, settings and a running service, and its exit code."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """``sessions``, ``export`` and ``import`` against a real service."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

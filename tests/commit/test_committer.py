@@ -1,7 +1,5 @@
 """What the committer folds, in what order, and what becomes of it when others write or the store fails."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 from types import SimpleNamespace

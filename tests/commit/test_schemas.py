@@ -1,7 +1,5 @@
 """Which schema a worker writes: the newest that all live workers of its store read."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What a commit reads and writes of segments: those of its batch, and no more of the many that are kept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

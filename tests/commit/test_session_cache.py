@@ -1,7 +1,5 @@
 """What a worker keeps of sessions is bounded in memory, whatever they are made of."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Sessions that a worker keeps as they are stored go on as if they had stayed decoded."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

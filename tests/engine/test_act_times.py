@@ -1,7 +1,5 @@
 """When outstanding decisions were taken: the delay of an event, and that what is outstanding falls by expiry."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

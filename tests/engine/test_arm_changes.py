@@ -1,7 +1,5 @@
 """Arms come and go: what holds of all learners; test_vectors.py has their hand-made traces."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

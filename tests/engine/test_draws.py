@@ -1,7 +1,5 @@
 """u_t is the t-th double of numpy's Philox stream, wherever one starts reading."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Segments between their uses: arms that changed meanwhile, and the memory that they may take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

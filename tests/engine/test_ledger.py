@@ -1,7 +1,5 @@
 """Counts and what they rest on: delays of virtual slots as the ledger sums them, losses on the learner's scale."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

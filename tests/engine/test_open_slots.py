@@ -1,7 +1,5 @@
 """Learners that need the slot: what is kept of open slots, in columns too, what is dropped, what is refused."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """A run opens slots, draws by slot, tells surplus and never changes an earlier moment."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import numpy as np

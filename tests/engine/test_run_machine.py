@@ -1,7 +1,5 @@
 """Random acts, events, voids, expiries, changes of arms and reloads: what becomes of every act, by arm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command ``evaluate`` on files of every format."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Estimates against simulated truth: intervals cover as often as they say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

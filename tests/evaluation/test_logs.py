@@ -1,7 +1,5 @@
 """Decision logs: read alike whatever table they went through, and acts matched with their outcomes."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """``pytest tests/learners --update-vectors``: recording the vector files of learners that have none."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

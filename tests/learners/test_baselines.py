@@ -1,7 +1,5 @@
 """The baselines: rates, schedules, numbers by hand, and that no number breaks them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

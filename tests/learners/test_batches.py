@@ -1,7 +1,5 @@
 """Acts drawn together, and events settled together, give to the bit what they give one by one."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """What always holds of centred_tsallis, through late and lost losses; its symmetries: test_multiscale_tsallis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Slots that name eligible arms, and floors: another implementation, what always holds, and what it pays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

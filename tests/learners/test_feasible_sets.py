@@ -1,7 +1,5 @@
 """Projections are exact, and every query point lies in the feasible set, judged without tolerance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the paper proves of one update of DEXP3 (Lemmas 1 and 2, eq. (ineq4)) and of DBGD (Gbound, descent)."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

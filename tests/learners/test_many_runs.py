@@ -1,7 +1,5 @@
 """Arrays with a leading axis step many runs at once, each as it would be alone, bit for bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

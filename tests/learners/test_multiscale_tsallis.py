@@ -1,7 +1,5 @@
 """multiscale_tsallis follows its rule and another implementation; symmetries, exact steps back, and its solver."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The paper's estimator bias and orderings, measured. Seeds are fixed, so the tests themselves never flicker."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Segments follow their rule; order and unit of losses do not matter, nothing breaks them, and they pay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Specifications say where rates come from, and refuse what makes no sense."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

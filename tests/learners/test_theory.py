@@ -1,7 +1,5 @@
 """docs/theory.md by exact enumeration: Theorem R, batched EXP3, each inequality of their proofs, wrong steps."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import NamedTuple

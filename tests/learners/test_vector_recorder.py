@@ -1,7 +1,5 @@
 """What the recorder writes is a trace that the learner follows, and hand-made traces are left alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Learners reproduce their hand-derived and recorded traces, theorems' rates, and draws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bench measures every target, counts what it did, and fails where an answer is wrong."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

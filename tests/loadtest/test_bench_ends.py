@@ -1,7 +1,5 @@
 """However the bench ends, its servers and all of their workers end too."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Chaos finds nothing, and its audit finds whatever is wrong."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

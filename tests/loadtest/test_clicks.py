@@ -1,7 +1,5 @@
 """Replays of clicks: what is posted when, what expires, and the same numbers over HTTP at the same times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is tried again, what isn't, and whose fault it is. The peer is a scripted transport."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from functools import partial

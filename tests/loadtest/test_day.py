@@ -1,7 +1,5 @@
 """A simulated day: the learner earns what its page promises, and the same seed draws the same day."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

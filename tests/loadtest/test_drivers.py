@@ -1,7 +1,5 @@
 """What the HTTP driver makes of answers it should never get. The peer is a scripted transport."""
 
-from __future__ import annotations
-
 import errno
 import random
 import signal

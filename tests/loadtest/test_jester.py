@@ -1,7 +1,5 @@
 """Damaged, mislabelled and hostile files end in one clear sentence, and nothing is written anywhere."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The ``paper`` command end to end, and what it is made of."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """Players of many runs are the service's learners: the same numbers where both can play."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Processes of the load test: when they have ended, what they started holds nothing back."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

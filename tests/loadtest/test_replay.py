@@ -1,7 +1,5 @@
 """The loop over slots: which event goes when, what is counted, how it ends."""
 
-from __future__ import annotations
-
 import csv
 import json
 import signal

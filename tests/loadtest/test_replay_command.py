@@ -1,7 +1,5 @@
 """The command line: exit codes, messages and files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

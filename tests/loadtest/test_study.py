@@ -1,7 +1,5 @@
 """What happens in a world of the study: windows, lost and doubled events, slates, and items that wear out."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

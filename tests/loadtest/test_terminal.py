@@ -1,7 +1,5 @@
 """What commands print, into a pipe and on a terminal."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

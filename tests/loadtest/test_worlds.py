@@ -1,7 +1,5 @@
 """The session of a replay: rates of theorems, and what makes no sense."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

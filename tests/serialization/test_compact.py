@@ -1,7 +1,5 @@
 """States are short, and the same to the bit when they are read."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is stored is read as it was written, and what a newer version wrote is refused: every kind of learner."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.commit.batch import unpack_answer

@@ -1,7 +1,5 @@
 """States hold what their annotations say, so that a codec can keep them exactly; and are never mutated."""
 
-from __future__ import annotations
-
 from typing import Any, get_type_hints
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sessions of many arms are stored as a vector and what events did to it since, the same to the bit."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

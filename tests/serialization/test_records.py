@@ -1,7 +1,5 @@
 """What is kept beside a state is sent only when it changes, and read back as it was."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

@@ -1,7 +1,5 @@
 """State bytes: exact, checked, and refused when newer or damaged."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

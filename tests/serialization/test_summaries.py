@@ -1,7 +1,5 @@
 """What lists show is what views show, in few bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Clients that hang up and calls that fail: what is done, and what is logged of it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

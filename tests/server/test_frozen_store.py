@@ -1,7 +1,5 @@
 """A store that is slow, or hangs for a while: alive, honestly ready or not, bounded answers, well by itself."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Sessions that several workers serve: expiry, provisional losses and segments."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """What workers hand over to the owner of a session, and what becomes of it when the owner dies, stops or starts."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

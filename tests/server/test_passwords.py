@@ -1,7 +1,5 @@
 """Passwords of stores are shown nowhere."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What a connection reads: several requests in one piece, and what other sites may have sent."""
 
-from __future__ import annotations
-
 import json
 import re
 

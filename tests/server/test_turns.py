@@ -1,7 +1,5 @@
 """Quiet sessions beside a hot one, each with clients that ask again as soon as they have their answers."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A rolling upgrade to a version with another schema, and the way back, under load: nothing is lost or refused."""
 
-from __future__ import annotations
-
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Several servers that together are one store."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """Which workers are live, and which schemas of states they read, on every store."""
 
-from __future__ import annotations
-
 from service.store.base import Store
 from tests.support.waiting import until
 

@@ -1,7 +1,5 @@
 """What moves with a session's state, on every store: records, counts, logs and segments."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.store.base import (

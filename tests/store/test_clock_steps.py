@@ -1,7 +1,5 @@
 """The clock of a real server is shifted while it runs: decisions, ids, leases and reports."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What every store promises of a session: its commits, what it remembers, its history and its reminders."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import struct

@@ -1,7 +1,5 @@
 """What is in a data folder: of which program it is, and snapshots that were put there."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

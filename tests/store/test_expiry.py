@@ -1,7 +1,5 @@
 """What goes by the store's clock: idle deadlines, and windows of event ids."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Masters that change, of sentinels and of a cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A store without room for another commit: refused, not ready, until one of that size fits."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Commits that wait for replicas, and how many of these there have to be."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,7 +1,5 @@
 """The short way of a commit: what goes it, what does not, and that the long way finds what has become of it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

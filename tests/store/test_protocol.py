@@ -1,7 +1,5 @@
 """Commits of several writers: a model of their protocol, real ones, and the memory store by a clock of its own."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who may use a Redis: passwords, rights and TLS."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Connections to Redis: many calls on one, calls under way when it is lost, and few connections."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable

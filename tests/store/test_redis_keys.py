@@ -1,7 +1,5 @@
 """What is in the server: deadlines shared, nothing left, damage found and kept."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

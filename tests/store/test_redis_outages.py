@@ -1,7 +1,5 @@
 """A Redis that fails: what is told, what is tried again, and what survives."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

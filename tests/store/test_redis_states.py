@@ -1,7 +1,5 @@
 """What a real server says when it can't or won't: one error, a short reason, nothing written, and it heals."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The users that the compose file gives its Redis, on a real server: enough for the service, and no more."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

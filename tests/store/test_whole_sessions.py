@@ -1,7 +1,5 @@
 """Sessions listed and moved whole, on every store."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

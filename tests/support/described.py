@@ -4,8 +4,6 @@ It adds a row for each new route to the table of docs/api.md, with the first sen
 the rows of routes that are gone, and writes docs/openapi.json, with which ``.ci/guard`` compares.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The alerts and the dashboard of deploy/monitoring/: they ask for what there is, and work in a real Prometheus."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What fast counters write is what prometheus-client reads, whatever the process did last."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A service that serves all hosts, and pieces of requests to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.connections import JSON, request

@@ -1,7 +1,5 @@
 """Bytes that are no HTTP request, or one that two servers could read in two ways: a problem, and the end."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD, SIZE, slot

@@ -1,7 +1,5 @@
 """Requests that are odd and right: each is served or refused, and so is the next on its connection."""
 
-from __future__ import annotations
-
 import re
 import socket
 

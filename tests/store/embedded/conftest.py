@@ -1,7 +1,5 @@
 """An embedded server, of each kind of program in turn."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

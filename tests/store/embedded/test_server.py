@@ -1,7 +1,5 @@
 """The embedded server: its program, its start and stop, and its end with its owner."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
