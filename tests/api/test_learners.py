@@ -14,7 +14,6 @@ from service.learners.base import Information, InitialArm
 from service.learners.centred_tsallis import CentredTsallisSpec
 from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from service.store import open_store
-from service.store.base import Store
 from tests.support import vectors
 from tests.support.one_session import PATH, acts, session, view
 from tests.support.runs import start
@@ -60,9 +59,7 @@ def event_for(run: Run, action: Any, rng: np.random.Generator) -> tuple[Any, dic
 
 
 @pytest.mark.parametrize("spec", SPECS)
-async def test_a_session_gives_the_numbers_of_its_twin_in_process(
-    spec: dict[str, Any], store: Store, make_client: Any
-) -> None:
+async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec, store, make_client):
     """Delays up to 4; the service is started anew on the same store twice."""
     client = await make_client(store)
     path = await create(client, spec)
@@ -97,7 +94,7 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(
         assert view["probabilities"] == twin.probabilities.tolist()
 
 
-async def test_open_slots_outlive_the_service_on_every_store(store: Store, make_client: Any) -> None:
+async def test_open_slots_outlive_the_service_on_every_store(store, make_client):
     client = await make_client(store)
     path = await create(client, EXP3)
     actions = (await post(client, f"{path}/acts", {"count": 30})).json()["actions"]
@@ -113,7 +110,7 @@ async def test_open_slots_outlive_the_service_on_every_store(store: Store, make_
     assert await store.read_records("s") == {}
 
 
-async def test_two_workers_share_the_open_slots(make_client: Any) -> None:
+async def test_two_workers_share_the_open_slots(make_client):
     store = open_store("memory://")
     one, two = await make_client(store), await make_client(store)
     path = await create(one, EXP3)
@@ -128,7 +125,7 @@ async def test_two_workers_share_the_open_slots(make_client: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["exp3", "bold"])
-async def test_feedback_without_its_slot_is_told_what_is_missing(kind: str, client: httpx.AsyncClient) -> None:
+async def test_feedback_without_its_slot_is_told_what_is_missing(kind, client):
     path = await create(client, EXP3 | {"kind": kind})
     action = (await post(client, f"{path}/act")).json()
 
@@ -139,7 +136,7 @@ async def test_feedback_without_its_slot_is_told_what_is_missing(kind: str, clie
     assert "dexp3" in response.text
 
 
-async def test_a_slot_that_drew_another_arm_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_slot_that_drew_another_arm_is_refused(client):
     path = await create(client, EXP3)
     action = (await post(client, f"{path}/act")).json()
 
@@ -150,7 +147,7 @@ async def test_a_slot_that_drew_another_arm_is_refused(client: httpx.AsyncClient
     assert (await client.get(path)).json()["outstanding"] == 1
 
 
-async def test_slots_beyond_the_bound_are_dropped_and_counted(client: httpx.AsyncClient) -> None:
+async def test_slots_beyond_the_bound_are_dropped_and_counted(client):
     path = await create(client, EXP3 | {"max_open_slots": 3})
     actions = (await post(client, f"{path}/acts", {"count": 5})).json()["actions"]
     events = [{"arm": a["arm"], "loss": 0.5, "slot": a["slot"]} for a in actions]
@@ -161,7 +158,7 @@ async def test_slots_beyond_the_bound_are_dropped_and_counted(client: httpx.Asyn
     assert (refused.status_code, refused.json()["indexes"]) == (409, [0, 1])
 
 
-async def test_learners_that_need_no_slot_ignore_it(client: httpx.AsyncClient) -> None:
+async def test_learners_that_need_no_slot_ignore_it(client):
     path = await create(client, {"kind": "centred_tsallis", "n_arms": 3})
     action = (await post(client, f"{path}/act")).json()
 
@@ -170,7 +167,7 @@ async def test_learners_that_need_no_slot_ignore_it(client: httpx.AsyncClient) -
     assert response.json()["applied"] == 1
 
 
-async def test_a_damaged_record_is_told_and_harms_no_other_session(make_client: Any) -> None:
+async def test_a_damaged_record_is_told_and_harms_no_other_session(make_client):
     store: Any = open_store("memory://")
     client = await make_client(store)
     path, other = await create(client, EXP3), await create(client, EXP3, "other")

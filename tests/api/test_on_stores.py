@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -15,7 +14,6 @@ from service.store.base import StoreOptions
 from service.store.memory import MemoryStore
 from service.store.redis import scripts
 from service.store.redis.store import RECORDS_AT_ONCE, RedisStore
-from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, new_session
 from tests.support.waiting import wait_until
 
@@ -263,13 +261,13 @@ assert OPEN > 3 * RECORDS_AT_ONCE
 
 
 @pytest.fixture
-async def redis_store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+async def redis_store(redis_server):
     opened = RedisStore(redis_server.url)
     yield opened
     await opened.close()
 
 
-async def test_no_call_reads_many_records(redis_store: RedisStore, redis_server: RedisServer) -> None:
+async def test_no_call_reads_many_records(redis_store, redis_server):
     """A million take redis-py longer than a call may take, and the server can do nothing else meanwhile."""
     records = {b"%d" % n: b"r%d" % n for n in range(10_001)}
     await redis_store.create(new_session())
@@ -283,9 +281,7 @@ async def test_no_call_reads_many_records(redis_store: RedisStore, redis_server:
     assert "cmdstat_hgetall" not in calls
 
 
-async def test_what_is_committed_between_two_parts_counts_once(
-    make_client, redis_store: RedisStore, redis_server: RedisServer, monkeypatch
-) -> None:
+async def test_what_is_committed_between_two_parts_counts_once(make_client, redis_store, redis_server, monkeypatch):
     other = RedisStore(redis_server.url)
     reader, writer = await make_client(redis_store), await make_client(other)
     body = {"session_id": "s", "learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}, "seed": 1}
@@ -438,7 +434,7 @@ async def test_whatever_order_two_processes_report_in_the_best_of_an_id_counts(c
 
 
 @pytest.mark.parametrize("updates", [None, {"within_seconds": 10**6}])
-async def test_commits_go_the_short_way_but_for_updates(make_client, redis_server: RedisServer, updates):
+async def test_commits_go_the_short_way_but_for_updates(make_client, redis_server, updates):
     """An id without updates has no value; with them, its bucket lives as long as it may be improved."""
     plain = []
     client = await make_client(RedisStore(redis_server.url, StoreOptions(on_plain_commit=lambda: plain.append(1))))

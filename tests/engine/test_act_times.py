@@ -31,7 +31,7 @@ def event(action: ArmAction | PointAction) -> ArmFeedback | PointFeedback:
 
 
 @pytest.mark.parametrize("spec", [ARMS, SLOTS, POINTS])
-def test_the_act_an_event_settles_is_found_to_half_a_bucket(spec: dict[str, Any]) -> None:
+def test_the_act_an_event_settles_is_found_to_half_a_bucket(spec):
     run, rng, now = start(spec), np.random.default_rng(3), 1e9
     waiting: list[tuple[float, ArmAction | PointAction]] = []
     oldest: dict[int, deque[float]] = {}
@@ -59,13 +59,13 @@ def test_the_act_an_event_settles_is_found_to_half_a_bucket(spec: dict[str, Any]
     assert not run.due
 
 
-def test_without_expiry_no_times_are_kept() -> None:
+def test_without_expiry_no_times_are_kept():
     run = start(ARMS, expiry=False)
 
     assert run.delay(event(run.act())) is None
 
 
-def test_delays_of_a_batch_are_those_of_its_events_one_by_one() -> None:
+def test_delays_of_a_batch_are_those_of_its_events_one_by_one():
     run, rng = start(ARMS), np.random.default_rng(3)
     assert isinstance(run, ArmRun)
     for step in range(100):
@@ -98,9 +98,7 @@ def unanswered(kind: str, expiry: Expiry | None, **fields: Any) -> Run:
 
 @pytest.mark.parametrize("loss", [0.5, None])
 @pytest.mark.parametrize(("kind", "fields"), [("dexp3", {}), ("centred_tsallis", {}), ("clw", {"max_delay": 17})])
-def test_no_more_is_outstanding_than_the_window_holds(
-    kind: str, fields: dict[str, Any], loss: float | None
-) -> None:
+def test_no_more_is_outstanding_than_the_window_holds(kind, fields, loss):
     fields = fields | ({"learning_rate": 0.1} if kind == "clw" else {})
     run = unanswered(kind, Expiry(SHORT, loss), **fields)
 
@@ -110,7 +108,7 @@ def test_no_more_is_outstanding_than_the_window_holds(
 
 
 @pytest.mark.parametrize("loss", [0.5, None])
-def test_the_anytime_rate_of_dexp3_falls_no_faster_than_with_delays_of_a_window(loss: float | None) -> None:
+def test_the_anytime_rate_of_dexp3_falls_no_faster_than_with_delays_of_a_window(loss):
     """eta = 2 sqrt((1 + ln K)/(K t + D)): D is about 17 t with expiry and t^2/2 without."""
     on, off = (unanswered("dexp3", expiry).state for expiry in (Expiry(SHORT, loss), None))
 
@@ -120,14 +118,14 @@ def test_the_anytime_rate_of_dexp3_falls_no_faster_than_with_delays_of_a_window(
 
 
 @pytest.mark.parametrize("loss", [0.5, None])
-def test_the_pool_of_centred_tsallis_is_of_the_window_alone(loss: float | None) -> None:
+def test_the_pool_of_centred_tsallis_is_of_the_window_alone(loss):
     on, off = (unanswered("centred_tsallis", expiry).state for expiry in (Expiry(SHORT, loss), None))
 
     assert on.outstanding <= SHORT + 2
     assert off.outstanding == 1000
 
 
-def test_a_dropped_decision_is_a_slot_and_no_loss() -> None:
+def test_a_dropped_decision_is_a_slot_and_no_loss():
     dropped, told = (unanswered("centred_tsallis", Expiry(SHORT, loss)).state for loss in (None, 0.5))
 
     assert (dropped.t, dropped.events, dropped.mean, dropped.variance_sum) == (COUNT, 0, 0, 0)

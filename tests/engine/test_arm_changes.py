@@ -38,9 +38,7 @@ def change(run: Run, add: list[str], remove: list[str]) -> None:
 @pytest.mark.parametrize(
     ("add", "remove"), [(["x"], []), (["x", "y"], ["b"]), ([], ["e"]), (["a"], ["a", "c", "d"])]
 )
-def test_new_arms_start_at_their_share_and_the_others_keep_their_ratios(
-    kind: str, add: list[str], remove: list[str]
-) -> None:
+def test_new_arms_start_at_their_share_and_the_others_keep_their_ratios(kind, add, remove):
     run = learned(kind)
     before = run.probabilities
     change(run, add, remove)
@@ -56,7 +54,7 @@ def test_new_arms_start_at_their_share_and_the_others_keep_their_ratios(
 
 
 @pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis"])
-def test_probabilities_keep_their_floor(kind: str) -> None:
+def test_probabilities_keep_their_floor(kind):
     run = learned(kind, slots=2000)
     rng = np.random.default_rng(5)
     for number in range(40):
@@ -74,7 +72,7 @@ def test_probabilities_keep_their_floor(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_removed_arms_are_never_drawn_and_new_ones_are(kind: str) -> None:
+def test_removed_arms_are_never_drawn_and_new_ones_are(kind):
     run = learned(kind, slots=50)
     change(run, ["x"], ["a", "c"])
 
@@ -92,7 +90,7 @@ def test_removed_arms_are_never_drawn_and_new_ones_are(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_arm_that_is_best_is_found() -> None:
+def test_a_new_arm_that_is_best_is_found():
     """Centred Tsallis: 3,000 slots after the new arm came, it is played most."""
     run = learned("centred_tsallis", slots=2000)
     change(run, ["best"], ["a"])
@@ -107,7 +105,7 @@ def test_a_new_arm_that_is_best_is_found() -> None:
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_many_runs_change_as_each_alone(kind: str) -> None:
+def test_many_runs_change_as_each_alone(kind):
     run = learned(kind)
     learner, alone = run.learner, run.state
     assert isinstance(learner, ArmLearner)
@@ -122,7 +120,7 @@ def test_many_runs_change_as_each_alone(kind: str) -> None:
             np.testing.assert_array_equal(row, learner.probabilities(alone))
 
 
-def test_what_is_outstanding_of_a_removed_arm_is_settled_as_removed() -> None:
+def test_what_is_outstanding_of_a_removed_arm_is_settled_as_removed():
     for kind in FIELDS:
         run = learned(kind)
         for _ in range(30):
@@ -139,7 +137,7 @@ def test_what_is_outstanding_of_a_removed_arm_is_settled_as_removed() -> None:
             assert len(run.open_slots) == run.ledger.outstanding
 
 
-def test_the_arms_give_an_index_once() -> None:
+def test_the_arms_give_an_index_once():
     arms = Arms.of(2, ["a", "b"])
     again = arms.changed(arms.change(["a", "b", "c", "c"], ["a", "zz"]))
 

@@ -81,7 +81,7 @@ def subset(rng: np.random.Generator, n_arms: int) -> list[int]:
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.2])
-def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor: float) -> None:
+def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor):
     learner = REGISTRY["centred_tsallis"].model_validate({"kind": "centred_tsallis", "n_arms": K}).build()
     assert isinstance(learner, ArmLearner)
     state, plain, rng = learner.start(), PlainCentred(K), np.random.default_rng(3)
@@ -102,7 +102,7 @@ def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor: floa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_arms_named_are_no_arms_named_bit_for_bit(kind: str) -> None:
+def test_all_arms_named_are_no_arms_named_bit_for_bit(kind):
     learner, rng = vectors.learner_over_arms(kind, K), np.random.default_rng(4)
     named = plain = learner.start()
     for t in range(1, 100):
@@ -117,9 +117,7 @@ def test_all_arms_named_are_no_arms_named_bit_for_bit(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("floor", [0.0, 0.1])
-def test_what_is_drawn_from_is_a_distribution_over_the_eligible_arms_with_the_floor(
-    kind: str, floor: float
-) -> None:
+def test_what_is_drawn_from_is_a_distribution_over_the_eligible_arms_with_the_floor(kind, floor):
     learner, rng = vectors.learner_over_arms(kind, K), np.random.default_rng(6)
     state = learner.start()
     for t in range(1, 300):
@@ -171,7 +169,7 @@ def share_of_clicks(kind: str, show: Show, seed: int) -> float:
 
 @pytest.mark.recipes
 @pytest.mark.parametrize("kind", ["centred_tsallis", "multiscale_tsallis"])
-def test_naming_what_fits_gets_more_clicks_than_drawing_until_it_fits(kind: str) -> None:
+def test_naming_what_fits_gets_more_clicks_than_drawing_until_it_fits(kind):
     named, again = (
         np.array([share_of_clicks(kind, show, seed) for seed in range(SEEDS)])
         for show in (with_eligible, drawing_again)

@@ -45,7 +45,7 @@ TRACES = sorted(path.stem for path in vectors.VECTORS.glob("multiscale_[0-9]*.js
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_learner_follows_its_trace(name: str) -> None:
+def test_learner_follows_its_trace(name):
     trace = vectors.load(name)
     learner, default = MultiscaleTsallis(trace["n_arms"]), trace["provisional_default"]
     state, close = learner.start(), partial(np.testing.assert_allclose, rtol=0, atol=trace["tolerance"])
@@ -80,7 +80,7 @@ def test_learner_follows_its_trace(name: str) -> None:
 @pytest.mark.parametrize(
     ("n_arms", "default", "slots"), [(3, None, 100), (5, 1.0, 100), (1, 0.5, 30), (8, 0.0, 100)]
 )
-def test_it_does_what_the_rule_says_number_by_number(n_arms: int, default: float | None, slots: int) -> None:
+def test_it_does_what_the_rule_says_number_by_number(n_arms, default, slots):
     """Also far more open decisions than pools count, surplus, and several losses at once."""
     learner, plain, rng = MultiscaleTsallis(n_arms), PlainMultiscale(n_arms, default), np.random.default_rng(n_arms)
     state, kinds = learner.start(), ("event", "drop") if default is None else ("correct", "update", "void")
@@ -144,9 +144,7 @@ def play(learner: Any, slots: int, seed: int, alpha: float, beta: float, default
     st.integers(2, 12),
     st.sampled_from([None, 0.0, 1.0]),
 )
-def test_shift_and_scale_of_losses_do_not_matter(
-    make: Any, seed: int, power: float, shift: float, n_arms: int, default: float | None
-) -> None:
+def test_shift_and_scale_of_losses_do_not_matter(make, seed, power, shift, n_arms, default):
     """beta + alpha l instead of l, |beta| <= 1000 alpha, changes p by 1e-9 at most."""
     learner = make(n_arms)
     default, alpha = (default, 30**power) if make is MultiscaleTsallis else (None, 1000**power)
@@ -161,7 +159,7 @@ def test_shift_and_scale_of_losses_do_not_matter(
 @given(
     st.sampled_from(LEARNERS), st.integers(0, 2**32 - 1), st.integers(2, 20), st.sampled_from([None, 0.0, 0.5, 1.0])
 )
-def test_order_within_a_slot_does_not_matter(make: Any, seed: int, n_arms: int, default: float | None) -> None:
+def test_order_within_a_slot_does_not_matter(make, seed, n_arms, default):
     """One slot's events, or corrections, in reverse change p of the next slot by 1e-14 at most."""
     learner, rng, default = (
         make(n_arms),
@@ -190,7 +188,7 @@ def test_order_within_a_slot_does_not_matter(make: Any, seed: int, n_arms: int, 
 
 @pytest.mark.parametrize("loss", [0.0, 1.0, 0.1, 1 / 3, 1e-300, 1e100])
 @pytest.mark.parametrize(("make", "is_provisional"), [(make, False) for make in LEARNERS] + [(LEARNERS[-1], True)])
-def test_equal_losses_leave_p_uniform(loss: float, make: Any, is_provisional: bool) -> None:
+def test_equal_losses_leave_p_uniform(loss, make, is_provisional):
     learner: Any = make(7)
     state = learner.start()
     assert learner.distribution(state).tolist() == [1 / 7] * 7
@@ -201,7 +199,7 @@ def test_equal_losses_leave_p_uniform(loss: float, make: Any, is_provisional: bo
     assert state.variance_sum == 0.0
 
 
-def test_a_decision_charged_and_taken_back_leaves_what_was() -> None:
+def test_a_decision_charged_and_taken_back_leaves_what_was():
     learner, rng = MultiscaleTsallis(5), np.random.default_rng(1)
     state = learner.start()
     for t in range(1, 200):
@@ -216,7 +214,7 @@ def test_a_decision_charged_and_taken_back_leaves_what_was() -> None:
             state = learner.correct(state, arm, 0.0, 1.0)
 
 
-def test_the_only_charge_taken_back_leaves_the_start() -> None:
+def test_the_only_charge_taken_back_leaves_the_start():
     learner = MultiscaleTsallis(3)
     before = learner.open(learner.start(), Slot(1, 0, 0.5, provisional=True))
     back = learner.uncharge(learner.charge(before, 1, 0.7), 1, 0.7)
@@ -224,7 +222,7 @@ def test_the_only_charge_taken_back_leaves_the_start() -> None:
     assert (back.events, back.mean, back.variance_sum) == (0, 0.0, 0.0)
 
 
-def test_new_arms_start_at_their_share() -> None:
+def test_new_arms_start_at_their_share():
     """1/n each in the next slot of a Tsallis expert; one that knows of delays is off by what D grows then."""
     learner, rng = MultiscaleTsallis(10), np.random.default_rng(2)
     state = learner.start()
@@ -244,7 +242,7 @@ def test_new_arms_start_at_their_share() -> None:
     assert learner.distribution(following)[-1] > 0.1
 
 
-def test_a_loss_corrected_twice_is_the_last_one() -> None:
+def test_a_loss_corrected_twice_is_the_last_one():
     learner, rng = MultiscaleTsallis(4), np.random.default_rng(5)
     state = learner.start()
     for t in range(1, 100):
@@ -258,7 +256,7 @@ def test_a_loss_corrected_twice_is_the_last_one() -> None:
         np.testing.assert_allclose(*numbers, rtol=1e-13, atol=1e-13)
 
 
-def test_of_an_arm_that_no_decision_can_be_of_losses_are_counted_alone() -> None:
+def test_of_an_arm_that_no_decision_can_be_of_losses_are_counted_alone():
     learner = MultiscaleTsallis(3)
     state = learner.settle(learner.open(learner.start(), Slot(1, 0, 0.0)), 0, 1.0)
     state = learner.open(learner.settle(state, 1, 0.0), Slot(2, 0, 0.0, eligible=np.array([0, 1])))
@@ -271,7 +269,7 @@ def test_of_an_arm_that_no_decision_can_be_of_losses_are_counted_alone() -> None
 
 
 @pytest.mark.parametrize(("n_arms", "count"), [(1, 500), (3, 1_000_000), (10_000, 1)])
-def test_few_and_very_many_arms_and_losses(n_arms: int, count: int) -> None:
+def test_few_and_very_many_arms_and_losses(n_arms, count):
     learner, state = MultiscaleTsallis(n_arms), MultiscaleTsallis(n_arms).start()
     for t in range(1, 40):
         state = learner.open(state, Slot(t, 2, 0.5))
@@ -284,7 +282,7 @@ def test_few_and_very_many_arms_and_losses(n_arms: int, count: int) -> None:
     assert chances.sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_equal_losses_are_uniform_over_the_eligible_arms() -> None:
+def test_equal_losses_are_uniform_over_the_eligible_arms():
     learner, state = MultiscaleTsallis(5), MultiscaleTsallis(5).start()
     for t in range(1, 50):
         state = learner.open(state, Slot(t, t % 7, 0.0, eligible=np.array([0, 2, 3]), provisional=True))
@@ -321,7 +319,7 @@ def _told(learner: MultiscaleTsallis, state: State, arm: Any, loss: Any, default
 
 
 @pytest.mark.parametrize("default", [None, 1.0])
-def test_many_runs_at_once_are_as_each_alone(default: float | None) -> None:
+def test_many_runs_at_once_are_as_each_alone(default):
     together, alone = rows(4, MultiscaleTsallis(6), 40, default)
 
     for run, state in enumerate(alone):
@@ -338,9 +336,7 @@ def test_many_runs_at_once_are_as_each_alone(default: float | None) -> None:
     st.floats(1e-6, 1e6),
     st.floats(-1e6, 0),
 )
-def test_rows_sum_to_one_and_are_those_of_one_alone(
-    seed: int, n_arms: int, size: float, scale: float, start: float
-) -> None:
+def test_rows_sum_to_one_and_are_those_of_one_alone(seed, n_arms, size, scale, start):
     rng = np.random.default_rng(seed)
     sums = size * rng.random((5, n_arms)) ** 4
     sums -= sums.min(axis=-1, keepdims=True)
@@ -357,7 +353,7 @@ def test_rows_sum_to_one_and_are_those_of_one_alone(
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 50.0])
-def test_a_few_entries_are_solved_for_alike_in_one_run_and_in_many(scale: float) -> None:
+def test_a_few_entries_are_solved_for_alike_in_one_run_and_in_many(scale):
     rng = np.random.default_rng(3)
     sums, before, costs = 9 * rng.random((6, 5)), rng.dirichlet(np.ones(5), 6), (0.0, 1.0, 1.0, 2.0, 0.5)
 

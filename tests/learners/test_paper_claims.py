@@ -71,7 +71,7 @@ def points(kind: str, delays: list[int] = DELAYS, **fields: Any) -> float:
     return float(regret / T)
 
 
-def test_estimates_are_biased_exactly_as_the_paper_says() -> None:
+def test_estimates_are_biased_exactly_as_the_paper_says():
     """Eq. (expectedloss): E[l^(k)] = l(k) p_s(k)/p_t(k).
 
     200,000 runs; each mean lies within 5 of its standard errors (false alarm below 1e-5 for a fresh seed).
@@ -91,7 +91,7 @@ def test_estimates_are_biased_exactly_as_the_paper_says() -> None:
 
 
 @pytest.mark.slow
-def test_orderings_of_the_paper_hold_over_arms_at_its_rates() -> None:
+def test_orderings_of_the_paper_hold_over_arms_at_its_rates():
     """EXP3 < BOLD < DEXP3 < CLW random by more than 10 standard errors of the difference in 20 runs.
 
     DEXP3 and CLW in blocks differ by a third of their noise here; DEXP3 may be worse by 3 standard errors at
@@ -119,16 +119,14 @@ def test_orderings_of_the_paper_hold_over_arms_at_its_rates() -> None:
         ("clw", {"horizon": T, "max_delay": 3, "schedule": "random"}, 0.2392, 0.0022),
     ],
 )
-def test_regret_is_what_an_independent_implementation_measured(
-    kind: str, fields: dict[str, Any], mean: float, error: float
-) -> None:
+def test_regret_is_what_an_independent_implementation_measured(kind, fields, mean, error):
     """Within 4 standard errors of the difference, of 100 runs there and here (false alarm 1e-4 each)."""
     figure = arms(kind, runs=100, **fields)
 
     assert abs(figure.mean - mean) <= 4 * np.hypot(figure.error, error)
 
 
-def test_orderings_and_figures_over_points_at_the_papers_rates() -> None:
+def test_orderings_and_figures_over_points_at_the_papers_rates():
     """Deterministic; tolerance 1e-4. Delay helps here: the task is a resonance, so OGD comes out last."""
     none = [0] * T
     figures = {

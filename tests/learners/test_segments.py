@@ -13,7 +13,7 @@ from tests.support import vectors
 from tests.support.segment_player import Player
 
 
-def test_segments_follow_their_trace() -> None:
+def test_segments_follow_their_trace():
     trace = vectors.load("segments_K3_T60")
     player = Player(CentredTsallis(trace["n_arms"]))
 
@@ -38,7 +38,7 @@ def test_segments_follow_their_trace() -> None:
         np.testing.assert_allclose(numbers, [expected[each] for each in ("t", "n", "o", "a", "mean", "b")])
 
 
-def test_a_charge_that_is_taken_back_in_its_slot_leaves_no_trace() -> None:
+def test_a_charge_that_is_taken_back_in_its_slot_leaves_no_trace():
     player, rng = Player(MultiscaleTsallis(3), 1.0), np.random.default_rng(3)
     for _ in range(60):
         player.open("a")
@@ -71,7 +71,7 @@ def expected_step(player: Player, name: str, arm: int, d: float, fall: float, co
 
 @pytest.mark.parametrize("far", [0.0, 30.0])
 @pytest.mark.parametrize("event", ["charge", "correct", "void"])
-def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event: str, far: float) -> None:
+def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event, far):
     """CHARGE keeps the segment's o, CORRECT and VOID lower it; far from the mean, steps end at their bounds."""
     player, rng = Player(MultiscaleTsallis(3), 1.0), np.random.default_rng(4)
     for _ in range(80):
@@ -105,9 +105,7 @@ def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event: str, f
 
 @pytest.mark.parametrize("far", [0.0, 30.0])
 @pytest.mark.parametrize("learner", [CentredTsallis(3), MultiscaleTsallis(3)])
-def test_a_better_loss_is_corrected_by_the_rule_and_ends_no_decision(
-    learner: CentredTsallis | MultiscaleTsallis, far: float
-) -> None:
+def test_a_better_loss_is_corrected_by_the_rule_and_ends_no_decision(learner, far):
     player, rng = Player(learner), np.random.default_rng(4)
     for _ in range(80):
         player.open("a")
@@ -131,7 +129,7 @@ def test_a_better_loss_is_corrected_by_the_rule_and_ends_no_decision(
             assert moment.segment.mean == pytest.approx(segment.mean + (loss - 0.6) / segment.events)
 
 
-def test_what_readers_see_of_a_segment() -> None:
+def test_what_readers_see_of_a_segment():
     player = Player(CentredTsallis(4))
     for turn in range(80):
         player.open("a", [0, 1] if turn % 2 else None)
@@ -147,7 +145,7 @@ def test_what_readers_see_of_a_segment() -> None:
 
 
 @pytest.mark.parametrize(("part", "lost"), [(MultiscaleTsallis(3), 1), (CentredTsallis(3), 0)])
-def test_decisions_of_which_nothing_will_be_known_leave_the_scales_of_multiscale(part: Any, lost: int) -> None:
+def test_decisions_of_which_nothing_will_be_known_leave_the_scales_of_multiscale(part, lost):
     player, rng = Player(part), np.random.default_rng(6)
     for turn in range(90):
         name = "ab"[turn % 3 == 0]
@@ -197,7 +195,7 @@ def play(
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("default", [None, 1.0])
-def test_the_order_of_events_within_a_slot_does_not_matter(part: Any, default: float | None) -> None:
+def test_the_order_of_events_within_a_slot_does_not_matter(part, default):
     if default is not None and part is CentredTsallis:
         return
     one, other = (play(part(4), 80, 5, default=default, order=order) for order in (1, -1))
@@ -209,7 +207,7 @@ def test_the_order_of_events_within_a_slot_does_not_matter(part: Any, default: f
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(("alpha", "beta"), [(3.0, -1000.0), (0.5, 0.25)])
-def test_the_unit_of_losses_does_not_matter(part: Any, alpha: float, beta: float) -> None:
+def test_the_unit_of_losses_does_not_matter(part, alpha, beta):
     plain, changed = play(part(4), 150, 7), play(part(4), 150, 7, lambda loss: beta + alpha * loss)
 
     np.testing.assert_allclose(plain, changed, rtol=0, atol=1e-9)
@@ -217,7 +215,7 @@ def test_the_unit_of_losses_does_not_matter(part: Any, alpha: float, beta: float
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("n_arms", [1, 3, 10])
-def test_equal_losses_leave_p_exactly_uniform(part: Any, n_arms: int) -> None:
+def test_equal_losses_leave_p_exactly_uniform(part, n_arms):
     shown = play(part(n_arms), 60, 8, lambda _: 0.3)
 
     assert (shown == shown[0, 0]).all()
@@ -228,7 +226,7 @@ def test_equal_losses_leave_p_exactly_uniform(part: Any, n_arms: int) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("slots", [100, pytest.param(4_000, marks=pytest.mark.slow)])
-def test_nothing_breaks_with_dropped_segments_and_lost_or_doubled_feedback(part: Any, slots: int) -> None:
+def test_nothing_breaks_with_dropped_segments_and_lost_or_doubled_feedback(part, slots):
     """Eligible sets, floors, changes of arms, voids and unknown segments, as a session mixes them."""
     default = 1.0 if part is MultiscaleTsallis else None
     player, rng, k = Player(part(5), default), np.random.default_rng(11), 5
@@ -301,7 +299,7 @@ def clicks(mode: str, seed: int, segments: int, slots: int, *, differ: bool) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("differ", [True, False])
-def test_segments_are_never_far_behind_the_better_of_the_two_simple_ways(differ: bool) -> None:
+def test_segments_are_never_far_behind_the_better_of_the_two_simple_ways(differ):
     mean = {
         mode: np.mean([clicks(mode, seed, 20, 5_000, differ=differ) for seed in range(2)])
         for mode in ("all", "each", "rule")

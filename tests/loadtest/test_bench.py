@@ -45,7 +45,6 @@ from service.learners.dexp3 import Dexp3Spec
 from tests.support.http import http_client
 from tests.support.pages import ROOT
 from tests.support.programs import server_binary
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 
 HAS_RIVER = find_spec("river") is not None
@@ -55,7 +54,7 @@ NEEDS_WRK = pytest.mark.skipif(find_wrk() is None, reason="wrk is not installed"
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize("generator", ["--no-wrk", pytest.param("--wrk", marks=NEEDS_WRK)])
-def test_a_tiny_run_has_every_ratio(tmp_path: Path, generator: str) -> None:
+def test_a_tiny_run_has_every_ratio(tmp_path, generator):
     server_binary()
     arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]
 
@@ -80,7 +79,7 @@ def test_a_tiny_run_has_every_ratio(tmp_path: Path, generator: str) -> None:
 
 
 @pytest.mark.processes
-def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
+def test_refusals_and_lost_connections_end_a_run(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service:
         service.wait_ready()
         port = int(service.url.rpartition(":")[2])
@@ -96,7 +95,7 @@ def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_events_are_prepared_for_a_turn_and_sent_once(tmp_path: Path) -> None:
+def test_events_are_prepared_for_a_turn_and_sent_once(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service, http_client(service.url) as client:
         service.wait_ready()
         client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
@@ -111,7 +110,7 @@ def test_events_are_prepared_for_a_turn_and_sent_once(tmp_path: Path) -> None:
     assert view["slot"] == view["feedbacks"] == 3 * count
 
 
-def test_readmes_events_have_ids_of_their_own() -> None:
+def test_readmes_events_have_ids_of_their_own():
     options = Options(seconds=1, repetitions=1, clients=1, n_arms=2)
     talk = in_sessions(1, [], kept_for(options)["readme_hot"]).talk()
     asked = [next(talk)] + [talk.send(b'{"slot": 1, "arm": 1}') for _ in range(3)]
@@ -122,7 +121,7 @@ def test_readmes_events_have_ids_of_their_own() -> None:
     assert events[0]["event_id"] != events[1]["event_id"]
 
 
-def test_wrk_may_leave_a_request_of_each_client_in_each_turn() -> None:
+def test_wrk_may_leave_a_request_of_each_client_in_each_turn():
     """The sessions may count so many acts and events more than were acknowledged."""
     options = Options(seconds=1, repetitions=2, clients=4, n_arms=2, bulk=100, wrk="wrk")
     targets = of_service("http://127.0.0.1:1", [], options)
@@ -132,7 +131,7 @@ def test_wrk_may_leave_a_request_of_each_client_in_each_turn() -> None:
     assert cut_off(options._replace(wrk=None), targets.values()) == 0
 
 
-def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) -> None:
+def test_the_scripts_compute_what_the_learner_does(redis_server):
     """The floor is the same update, or it is none."""
     eta, clip, floor = floors.RATES
     spec = Dexp3Spec(n_arms=7, learning_rate=eta, loss_clip=clip, probability_floor=floor)
@@ -164,7 +163,7 @@ NOT_COUNTED_YET = {"README's commits that are plain, share"}
 @pytest.mark.alone
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")
-def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
+def test_a_small_run_measures_all_parts(tmp_path):
     server_binary()
     page = tmp_path / "performance.md"
     page.write_text("\n\n".join(MARKS))
@@ -188,9 +187,7 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     ("text", "flags", "reason"),
     [(f"{MARKS[0]}\n", [], "lacks"), ("\n".join(MARKS), ["--part=start"], "all parts"), (None, [], "lacks")],
 )
-def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
-    tmp_path: Path, text: str | None, flags: list[str], reason: str
-) -> None:
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, text, flags, reason):
     page = tmp_path / "page.md"
     if text is not None:
         page.write_text(text)
@@ -203,7 +200,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_page_is_what_the_command_writes() -> None:
+def test_the_page_is_what_the_command_writes():
     """Numbers written by hand are faults: after a change of its words, write the page again."""
     summary = json.loads((PAGE.parent / "results" / "bench.json").read_text())
 
@@ -214,14 +211,14 @@ def test_the_page_is_what_the_command_writes() -> None:
 
 
 @pytest.mark.parametrize(("name", "good", "bad"), [("one session, over N", 0.6, 0.61), (GOALS[4].name, 80, 79)])
-def test_a_goal_is_reached_at_its_number(name: str, good: float, bad: float) -> None:
+def test_a_goal_is_reached_at_its_number(name, good, bad):
     (goal,) = (each for each in GOALS if each.name == name)
 
     assert goal.is_reached(good)
     assert not goal.is_reached(bad)
 
 
-def test_a_spread_is_shown_where_there_is_one() -> None:
+def test_a_spread_is_shown_where_there_is_one():
     assert spread_cell({"median": 2.0, "min": 1.0, "max": 30.0}) == "2.00 (1.00 to 30.0)"
     assert spread_cell({"median": 2.0, "min": 2.0, "max": 2.0}) == "2.00"
     assert spread_cell(None) == ""
@@ -229,7 +226,7 @@ def test_a_spread_is_shown_where_there_is_one() -> None:
 
 
 @pytest.mark.slow
-def test_a_turn_is_measured_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_is_measured_as_often_as_asked(monkeypatch):
     monkeypatch.setattr(turns, "ALL", {"many_acts": turns.LARGE_REQUESTS["many_acts"]})
     interval = sys.getswitchinterval()
 
@@ -240,7 +237,7 @@ def test_a_turn_is_measured_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -
     assert (sys.getswitchinterval(), gc.get_freeze_count()) == (interval, 0)
 
 
-async def test_another_answer_than_expected_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_answer_than_expected_ends_the_measurement(monkeypatch):
     other = turns.LARGE_REQUESTS["many_acts"]._replace(status=418)
     monkeypatch.setitem(turns.ALL, "many_acts", other)
 
@@ -249,7 +246,7 @@ async def test_another_answer_than_expected_ends_the_measurement(monkeypatch: py
 
 
 @pytest.mark.processes
-def test_bytes_are_measured() -> None:
+def test_bytes_are_measured():
     """A vector of 3,000 arms is written once in many requests; one of 500 in each commit."""
     found = stored_bytes(clients=1, seconds=1, sessions=20, n_arms=(500, 3000))
 
@@ -260,7 +257,7 @@ def test_bytes_are_measured() -> None:
 
 
 @pytest.mark.processes
-def test_all_pages_of_segments_are_read() -> None:
+def test_all_pages_of_segments_are_read():
     found = listed_segments(clients=4, repetitions=2, sizes=(120, 240))
 
     assert found["milliseconds"].keys() == {"120", "240"}
@@ -272,7 +269,7 @@ SESSION = 7
 
 @pytest.mark.skipif(not HAS_RIVER, reason="needs the extra peers")
 @pytest.mark.parametrize("path", [MEMORY_PATH, LOCKED_PATH])
-async def test_a_session_acts_and_learns(redis_server: RedisServer, monkeypatch, path: str) -> None:
+async def test_a_session_acts_and_learns(redis_server, monkeypatch, path):
     from loadtest.bench.peers import make_app
 
     monkeypatch.setenv(PEERS_ARMS, "5")

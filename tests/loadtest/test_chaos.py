@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -23,22 +23,21 @@ from loadtest.client import Client
 from loadtest.commands import app
 from tests.support.http import http_client
 from tests.support.programs import server_binary
-from tests.support.running import RunningService
 
 
 @pytest.fixture(scope="module")
-def url(service: RunningService) -> str:
+def url(service):
     return service.url
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[Client]:
+def client(url):
     with http_client(url) as http:
         yield Client(http)
 
 
 @pytest.fixture
-def ledger(client: Client) -> Ledger:
+def ledger(client):
     """Four acts in three calls, two of them reported, and one void."""
     name = uuid.uuid4().hex
     body = {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}, "decision_log": {"max_entries": 100}}
@@ -63,7 +62,7 @@ def report(client: Client, ledger: Ledger, index: int, event_id: str) -> Any:
     return client.call("feedback", "POST", f"{ledger.path}/feedback", event(ledger, index, event_id))
 
 
-def test_a_session_that_is_as_it_was_acknowledged_passes(client: Client, ledger: Ledger) -> None:
+def test_a_session_that_is_as_it_was_acknowledged_passes(client, ledger):
     assert audit(client, ledger) == []
 
 
@@ -98,7 +97,7 @@ WRONG: dict[str, Callable[[Client, Ledger], object]] = {
 
 
 @pytest.mark.parametrize("problem", WRONG)
-def test_whatever_differs_is_found(client: Client, ledger: Ledger, problem: str) -> None:
+def test_whatever_differs_is_found(client, ledger, problem):
     WRONG[problem](client, ledger)
 
     assert any(problem in found for found in audit(client, ledger))
@@ -113,7 +112,7 @@ IMPROVED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("problem", IMPROVED)
-def test_an_event_counts_at_its_best(client: Client, problem: str) -> None:
+def test_an_event_counts_at_its_best(client, problem):
     goals, name = {"low": 0.25, "high": 0.5}, uuid.uuid4().hex
     body = {"session_id": name, "learner": {"kind": "fixed", "n_arms": 2}, "reward_range": [0, 1], "goals": goals}
     body |= {"updates": {"within_seconds": 60}, "decision_log": {"max_entries": 100}}
@@ -135,7 +134,7 @@ def test_an_event_counts_at_its_best(client: Client, problem: str) -> None:
     assert problem == "exact" or any(problem in each for each in found)
 
 
-def test_what_has_no_id_may_count_without_an_answer_but_once(client: Client) -> None:
+def test_what_has_no_id_may_count_without_an_answer_but_once(client):
     made = Ledger(uuid.uuid4().hex, is_named=False)
     body = {"session_id": made.session_id, "learner": {"kind": "centred_tsallis", "n_arms": 3}}
     client.call("create", "POST", "/v1/sessions", body)
@@ -156,7 +155,7 @@ def test_what_has_no_id_may_count_without_an_answer_but_once(client: Client) -> 
     ]
 
 
-def test_bounds_of_a_freeze_and_of_a_loss_are_held() -> None:
+def test_bounds_of_a_freeze_and_of_a_loss_are_held():
     assert Freeze(19, 0.9, 4.9).problems() == []
     assert Freeze(21, 0.9, 4.9).problems() == ["red_after was 21.00 s, allowed 20 s"]
     assert len(Freeze(21, float("inf"), 6.0).problems()) == 3
@@ -190,7 +189,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="chaos finds worke
 @pytest.mark.alone
 @in_time
 @on_linux
-def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
+def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path):
     rounds = ("--rounds", str(len(FAULTS)))
     summary = chaos(tmp_path, FAULTS, *rounds, "--long-freezes", "1", "--freeze-seconds", "4", "--time-factor", "4")
 
@@ -208,7 +207,7 @@ def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kinds", [SLOWNESS, CLOCKS, DISKS, FAILOVERS, LOSSES, PARTITIONS], ids=lambda kinds: next(iter(kinds))
 )
-def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterable[str]) -> None:
+def test_one_round_of_each_other_fault_runs_clean(tmp_path, kinds):
     count = str(len(list(kinds)))
     summary = chaos(tmp_path, kinds, "--rounds", count, "--failovers", count, "--time-factor", "4")
 
@@ -221,7 +220,7 @@ def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterabl
 @in_time
 @on_linux
 @pytest.mark.parametrize("flags", [("planned failover", "--failovers=1"), (*WORKERS, "--rounds=4")])
-def test_some_rounds_run_clean(tmp_path: Path, flags: tuple[str, str]) -> None:
+def test_some_rounds_run_clean(tmp_path, flags):
     kind, rounds = flags
 
     summary = chaos(tmp_path, [kind], rounds, "--time-factor=2")
@@ -231,7 +230,7 @@ def test_some_rounds_run_clean(tmp_path: Path, flags: tuple[str, str]) -> None:
 
 @pytest.mark.slow
 @in_time
-def test_a_running_service_is_loaded_and_audited_while_a_command_runs(url: str, tmp_path: Path) -> None:
+def test_a_running_service_is_loaded_and_audited_while_a_command_runs(url, tmp_path):
     result = CliRunner().invoke(app, ["chaos", "--url", url, "--during", "sh -c 'exit 3'", "--out", str(tmp_path)])
 
     found = json.loads((tmp_path / "summary.json").read_text())
@@ -240,7 +239,7 @@ def test_a_running_service_is_loaded_and_audited_while_a_command_runs(url: str, 
     assert CliRunner().invoke(app, ["chaos", "--during", "true"]).exit_code == 2
 
 
-def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path):
     result = CliRunner().invoke(app, ["chaos", "--fault", "flood", "--out", str(tmp_path / "out")])
 
     assert result.exit_code == 2
@@ -248,9 +247,7 @@ def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None
 
 
 @on_linux
-def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
     flags = ["--rounds", "1", "--failovers", "1", "--fault", "disk full", "--fault", "master cut off"]
@@ -261,7 +258,7 @@ def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(
     assert "skipped: disk full: needs the program mount" in result.output
 
 
-def test_faults_of_all_stages_take_turns() -> None:
+def test_faults_of_all_stages_take_turns():
     kinds = [FAULTS, WORKERS, SLOWNESS, CLOCKS, DISKS]
 
     planned = plan(ONE_STORE, None, sum(map(len, kinds)) + 2)
@@ -271,7 +268,7 @@ def test_faults_of_all_stages_take_turns() -> None:
 
 
 @pytest.fixture
-def received() -> Iterator[tuple[int, list[bytes]]]:
+def received():
     """A port that answers each request with itself in capitals, and the requests that came."""
     requests: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -303,7 +300,7 @@ def ask(proxy: CuttingProxy, request: bytes = b"request") -> bytes:
             return b""
 
 
-def test_it_passes_everything_on_until_armed(received: tuple[int, list[bytes]]) -> None:
+def test_it_passes_everything_on_until_armed(received):
     with CuttingProxy(received[0]) as proxy:
         assert [ask(proxy), ask(proxy)] == [b"REQUEST", b"REQUEST"]
         assert proxy.cut == 0
@@ -313,9 +310,7 @@ def test_it_passes_everything_on_until_armed(received: tuple[int, list[bytes]]) 
     ("where", "arrived", "answered"),
     [("request", [], b""), ("half_request", [b"req"], b""), ("reply", [b"request"], b"")],
 )
-def test_it_cuts_once_where_it_is_told_to(
-    received: tuple[int, list[bytes]], where: str, arrived: list[bytes], answered: bytes
-) -> None:
+def test_it_cuts_once_where_it_is_told_to(received, where, arrived, answered):
     with CuttingProxy(received[0]) as proxy:
         proxy.arm(where)
 
@@ -325,7 +320,7 @@ def test_it_cuts_once_where_it_is_told_to(
         assert proxy.cut == 1
 
 
-def test_a_closed_port_is_a_closed_connection(received: tuple[int, list[bytes]]) -> None:
+def test_a_closed_port_is_a_closed_connection(received):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with CuttingProxy(port) as proxy:

@@ -5,10 +5,8 @@ import random
 import signal
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import httpx
 import pytest
@@ -52,26 +50,24 @@ def driver(**answers: object) -> HttpDriver:
         ({"feedbacks": {"applied": 0, "duplicates": 0}}, lambda d: d.deliver([Event(1, 0, 0.5)]), "0 acknowledged"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_the_services_fault(
-    answers: dict[str, object], call: Callable[[HttpDriver], object], message: str
-) -> None:
+def test_an_answer_that_makes_no_sense_is_the_services_fault(answers, call, message):
     with pytest.raises(ServiceError, match=message):
         call(driver(**answers))
 
 
-def test_duplicates_are_acknowledged() -> None:
+def test_duplicates_are_acknowledged():
     receipt = driver(feedbacks={"applied": 1, "duplicates": 1}).deliver([Event(1, 0, 0.5), Event(2, 0, 0.5)])
 
     assert receipt == (2, 1, 0)
 
 
-def test_in_process_an_event_without_a_decision_is_refused() -> None:
+def test_in_process_an_event_without_a_decision_is_refused():
     with pytest.raises(LoadTestError, match="no outstanding decision"):
         InProcessDriver(PLAN).deliver([Event(1, 0, 0.5)])
 
 
 @pytest.mark.parametrize("kind", some_quick(sorted(REGISTRY), {"centred_tsallis", "dbgd", "dexp3", "exp3"}))
-def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) -> None:
+def test_both_ways_give_the_same_numbers_to_the_last_bit(url, kind):
     world = (bco_synthetic if plays_points(kind) else mab_synthetic)(SLOTS)
     with http_client(url) as http:
         assert_equal(*both(world, kind, Client(http)))
@@ -79,7 +75,7 @@ def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) ->
 
 @pytest.mark.parametrize("at_once", [1, 32])
 @pytest.mark.slow
-def test_replays_side_by_side_are_as_each_alone(url: str, at_once: int) -> None:
+def test_replays_side_by_side_are_as_each_alone(url, at_once):
     """Sessions with one seed, each with a client of its own: the same actions, losses and hash, twice over."""
     world = mab_synthetic(20)
     plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
@@ -109,7 +105,7 @@ class OutOfPorts(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
-def test_a_client_that_runs_out_of_ports_fails_the_run_and_not_the_service(url: str) -> None:
+def test_a_client_that_runs_out_of_ports_fails_the_run_and_not_the_service(url):
     world = mab_synthetic(SLOTS)
     plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
     with httpx.Client(base_url=url, transport=OutOfPorts(100)) as http:
@@ -145,7 +141,7 @@ class LosesAnswers(httpx.HTTPTransport):
 
 
 @pytest.mark.slow
-def test_lost_answers_change_nothing(url: str) -> None:
+def test_lost_answers_change_nothing(url):
     transport = LosesAnswers()
     with httpx.Client(base_url=url, transport=transport) as http:
         client = Client(http, sleep=lambda _: None)
@@ -158,7 +154,7 @@ def test_lost_answers_change_nothing(url: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_killed_and_restarted_service_changes_nothing(tmp_path: Path) -> None:
+def test_a_killed_and_restarted_service_changes_nothing(tmp_path):
     """The embedded store keeps everything acknowledged; the client goes on with the same ids."""
     flags = ("--port", str(free_port()))
     with ExitStack() as stack:
@@ -179,7 +175,7 @@ def test_a_killed_and_restarted_service_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_service_that_stays_away_ends_the_run_with_what_is_known(tmp_path: Path) -> None:
+def test_a_service_that_stays_away_ends_the_run_with_what_is_known(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as http:
         client = Client(http, retry_seconds=0.1)
         world = rated_world(SLOTS)

@@ -1,7 +1,6 @@
 """Damaged, mislabelled and hostile files end in one clear sentence, and nothing is written anywhere."""
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +42,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_what_it_says_is_refused(tmp_path, name):
     content, message = REFUSED[name]
     folder = tmp_path / "inner"
     folder.mkdir()
@@ -56,7 +55,7 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str) -
     assert [found.name for found in tmp_path.rglob("*") if found.is_file()] == [name]
 
 
-def test_a_damaged_member_is_noticed(tmp_path: Path) -> None:
+def test_a_damaged_member_is_noticed(tmp_path):
     broken = bytearray(ZIP)
     broken[len(broken) // 3] ^= 0xFF
 
@@ -73,9 +72,7 @@ def test_a_damaged_member_is_noticed(tmp_path: Path) -> None:
         ("large.csv", as_csv(invented(200).tolist())),
     ],
 )
-def test_nothing_is_unpacked_beyond_the_cap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
-) -> None:
+def test_nothing_is_unpacked_beyond_the_cap(tmp_path, monkeypatch, name, content):
     monkeypatch.setattr(jester, "MAX_BYTES", 50_000)
 
     with pytest.raises(DataError, match=r"(unpacks to more|larger) than 50000 bytes"):
@@ -83,9 +80,7 @@ def test_nothing_is_unpacked_beyond_the_cap(
 
 
 @pytest.mark.parametrize(("module", "name"), [("xlrd", "j.xls"), ("openpyxl", "j.xlsx")])
-def test_without_its_reader_a_workbook_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str
-) -> None:
+def test_without_its_reader_a_workbook_is_refused(tmp_path, monkeypatch, module, name):
     content = XLS.read_bytes() if module == "xlrd" else as_xlsx(invented(3).tolist())
     monkeypatch.setitem(sys.modules, module, None)
 
@@ -107,7 +102,7 @@ def formats(table: np.ndarray) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", sorted(formats(invented(3))))
-def test_every_format_gives_the_same_ratings(tmp_path: Path, name: str) -> None:
+def test_every_format_gives_the_same_ratings(tmp_path, name):
     table = invented(3)
     ratings = read_jester([write(tmp_path, name, formats(table)[name])])
 
@@ -117,7 +112,7 @@ def test_every_format_gives_the_same_ratings(tmp_path: Path, name: str) -> None:
     assert [source.users for source in ratings.sources] == [3]
 
 
-def test_99_is_missing_and_never_a_loss(tmp_path: Path) -> None:
+def test_99_is_missing_and_never_a_loss(tmp_path):
     ratings = read_jester([write_csv(tmp_path, row(), row("99.00", 4.0))])
 
     assert ratings.rated == 1
@@ -125,7 +120,7 @@ def test_99_is_missing_and_never_a_loss(tmp_path: Path) -> None:
     assert np.abs(ratings.filled(0)).max() <= 10
 
 
-def test_the_best_rating_is_loss_0_and_the_worst_is_loss_1_and_a_0_is_a_rating(tmp_path: Path) -> None:
+def test_the_best_rating_is_loss_0_and_the_worst_is_loss_1_and_a_0_is_a_rating(tmp_path):
     """The first row is a user and the first column is none."""
     ratings = read_jester([write_csv(tmp_path, row(10, -10, "-0.00", 5.5), row(1.25))])
 
@@ -134,18 +129,18 @@ def test_the_best_rating_is_loss_0_and_the_worst_is_loss_1_and_a_0_is_a_rating(t
     assert mab_jester(ratings).losses[0, :4].tolist() == [0.0, 1.0, 0.5, 0.225]
 
 
-def test_a_row_without_a_comma_too_many_is_named(tmp_path: Path) -> None:
+def test_a_row_without_a_comma_too_many_is_named(tmp_path):
     with pytest.raises(DataError, match=r"row 2: 100 columns, expected 101"):
         read_jester([write_csv(tmp_path, row(1.0), row(1.0)[:-1])])
 
 
 @pytest.mark.parametrize("rating", ["10.0000001", "-10.5", "99.5", "1e400", "nan", "-99"])
-def test_a_rating_out_of_scale_is_refused_with_its_row_and_column(tmp_path: Path, rating: str) -> None:
+def test_a_rating_out_of_scale_is_refused_with_its_row_and_column(tmp_path, rating):
     with pytest.raises(DataError, match=r"row 3, column 3: rating .* lies outside \[-10, 10\]"):
         read_jester([write_csv(tmp_path, row(1.0), row(2.0), row(1.0, rating))])
 
 
-def test_rows_are_counted_as_in_the_file_also_after_blank_ones(tmp_path: Path) -> None:
+def test_rows_are_counted_as_in_the_file_also_after_blank_ones(tmp_path):
     content = as_csv([row(1.0)]) + b"\n\n" + as_csv([row(11.0)])
 
     with pytest.raises(DataError, match=r"row 4, column 2"):
@@ -153,19 +148,19 @@ def test_rows_are_counted_as_in_the_file_also_after_blank_ones(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("cell", ["joke1", "", "1,5", "0x10", "1_0", "\u0663", "\uff11.5"])
-def test_a_cell_that_is_no_number_is_refused(tmp_path: Path, cell: str) -> None:
+def test_a_cell_that_is_no_number_is_refused(tmp_path, cell):
     with pytest.raises(DataError, match=r"row 1(, column 2: not a number|: 102 columns)"):
         read_jester([write_csv(tmp_path, row(cell))])
 
 
-def test_a_count_that_disagrees_is_a_warning_and_the_cells_win(tmp_path: Path) -> None:
+def test_a_count_that_disagrees_is_a_warning_and_the_cells_win(tmp_path):
     ratings = read_jester([write_csv(tmp_path, row(1.0), row(1.0, 2.0, 3.0, count=74))])
 
     assert ratings.warnings[0].endswith("row 2: says 74 ratings, has 3; the cells count")
     assert ratings.rated == 4
 
 
-def test_files_are_joined_in_the_order_given(tmp_path: Path) -> None:
+def test_files_are_joined_in_the_order_given(tmp_path):
     one = write_csv(tmp_path, row(1.0), row(2.0), name="one.csv")
     two = write_csv(tmp_path, row(3.0), name="two.csv")
 
@@ -176,14 +171,14 @@ def test_files_are_joined_in_the_order_given(tmp_path: Path) -> None:
     assert [source.name for source in backward.sources] == ["two.csv", "one.csv"]
 
 
-def test_without_a_file_it_says_what_to_download_and_where() -> None:
+def test_without_a_file_it_says_what_to_download_and_where():
     with pytest.raises(DataError, match=r"eigentaste\.berkeley\.edu/dataset") as caught:
         read_jester([])
     assert "jester_dataset_1_1.zip" in str(caught.value)
     assert "--data" in str(caught.value)
 
 
-def test_missing_scores_are_drawn_once_row_by_row_from_the_seed(tmp_path: Path) -> None:
+def test_missing_scores_are_drawn_once_row_by_row_from_the_seed(tmp_path):
     ratings = read_jester([write_csv(tmp_path, row(1.0), row(2.0, 3.0))])
     scores = np.random.default_rng(5).random(2 * JOKES - 3)
 
@@ -194,7 +189,7 @@ def test_missing_scores_are_drawn_once_row_by_row_from_the_seed(tmp_path: Path) 
     assert np.array_equal(filled, ratings.filled(5))
 
 
-def test_losses_are_what_the_session_makes_of_the_posted_ratings(tmp_path: Path) -> None:
+def test_losses_are_what_the_session_makes_of_the_posted_ratings(tmp_path):
     """The regret and the learner see the same doubles."""
     world = mab_jester(read_jester([write_csv(tmp_path, *invented(20).tolist())]))
     learned = [LossRange(10.0, -10.0).learned(rating) for rating in world.posted.ravel().tolist()]
@@ -204,7 +199,7 @@ def test_losses_are_what_the_session_makes_of_the_posted_ratings(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_real_file_has_the_published_shape(real_jester: Path) -> None:
+def test_the_real_file_has_the_published_shape(real_jester):
     ratings = read_jester([real_jester])
 
     assert ratings.values.shape == (24_983, 100)
@@ -214,7 +209,7 @@ def test_the_real_file_has_the_published_shape(real_jester: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_stream_has_the_published_best_joke(real_jester: Path) -> None:
+def test_the_real_stream_has_the_published_best_joke(real_jester):
     world = mab_jester(read_jester([real_jester]))
     best, uniform = world.best_fixed(), world.baseline()
 

@@ -22,11 +22,11 @@ def summary(folder: Path) -> dict[str, object]:
 
 
 @pytest.fixture
-def jester(tmp_path: Path) -> Path:
+def jester(tmp_path):
     return write_csv(tmp_path, *invented(60).tolist())
 
 
-def test_jester_in_process(tmp_path: Path, jester: Path) -> None:
+def test_jester_in_process(tmp_path, jester):
     result = run("jester", "--data", jester, "--in-process", "--seed", 4, "--out", tmp_path / "out")
 
     assert result.exit_code == 0, result.output
@@ -38,7 +38,7 @@ def test_jester_in_process(tmp_path: Path, jester: Path) -> None:
 
 
 @pytest.mark.processes
-def test_an_api_key_is_sent_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_key_is_sent_from_the_environment(tmp_path, monkeypatch):
     keys = [{"name": "load", "role": "admin", "key": KEY}]
     environment = {"BANDIT_API_KEYS": json.dumps(keys)}
     with RunningService(tmp_path, "--store-url", "memory://", environment=environment) as service:
@@ -64,7 +64,7 @@ def test_an_api_key_is_sent_from_the_environment(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_the_same_files_in_the_same_order_are_the_same_events(tmp_path: Path) -> None:
+def test_the_same_files_in_the_same_order_are_the_same_events(tmp_path):
     """The hash in the report tells; a user's number is a place in the joined stream, so none comes twice."""
     files = [write_csv(tmp_path, *invented(20, seed).tolist(), name=f"{seed}.csv") for seed in (1, 2, 3)]
 
@@ -79,7 +79,7 @@ def test_the_same_files_in_the_same_order_are_the_same_events(tmp_path: Path) ->
     assert hash_of(1, 2, 3) == hash_of(1, 2, 3) != hash_of(3, 1, 2) == hash_of(3, 1, 2)
 
 
-def test_synthetic_points_in_process(tmp_path: Path) -> None:
+def test_synthetic_points_in_process(tmp_path):
     result = run("synthetic", "--learner", "dbgd", "--rates", "theorem", "--in-process", "--out", tmp_path)
 
     assert result.exit_code == 0, result.output
@@ -87,7 +87,7 @@ def test_synthetic_points_in_process(tmp_path: Path) -> None:
     assert (found["scenario"], found["rates"]) == ("bco_synthetic", "theorem")
 
 
-def test_more_slots_than_there_are_is_the_whole_stream(tmp_path: Path) -> None:
+def test_more_slots_than_there_are_is_the_whole_stream(tmp_path):
     run("synthetic", "--in-process", "--slots", 5000, "--out", tmp_path)
 
     assert summary(tmp_path)["slots"] == 2000
@@ -113,7 +113,7 @@ def test_more_slots_than_there_are_is_the_whole_stream(tmp_path: Path) -> None:
         (["synthetic", "--in-process", "--delay-median", "6"], "only clicks take --delay-median"),
     ],
 )
-def test_what_cannot_be_replayed_ends_in_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_what_cannot_be_replayed_ends_in_one_sentence(tmp_path, arguments, message):
     result = run(*arguments, "--out", tmp_path / "out")
 
     assert result.exit_code == 1
@@ -121,7 +121,7 @@ def test_what_cannot_be_replayed_ends_in_one_sentence(tmp_path: Path, arguments:
     assert not (tmp_path / "out").exists()
 
 
-def test_an_option_reaches_the_learner(tmp_path: Path) -> None:
+def test_an_option_reaches_the_learner(tmp_path):
     options = ["--option", "learning_rate=0.1", "--option", "loss_clip=9.5", "--option", "probability_floor=0.001"]
     result = run("synthetic", "--in-process", *options, "--out", tmp_path)
 
@@ -129,7 +129,7 @@ def test_an_option_reaches_the_learner(tmp_path: Path) -> None:
     assert summary(tmp_path)["parameters"]["loss_clip"] == 9.5
 
 
-def test_a_count_that_disagrees_warns_and_the_run_counts(tmp_path: Path) -> None:
+def test_a_count_that_disagrees_warns_and_the_run_counts(tmp_path):
     table = invented(20)
     table[3, 0] += 1
     path = write_csv(tmp_path, *table.tolist())
@@ -140,9 +140,7 @@ def test_a_count_that_disagrees_warns_and_the_run_counts(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["bench", "chaos"])
-def test_a_service_is_broken_only_where_its_workers_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_a_service_is_broken_only_where_its_workers_are_found(tmp_path, monkeypatch, command):
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     result = CliRunner().invoke(app, [command, "--out", str(tmp_path / "out")])
 
@@ -151,7 +149,7 @@ def test_a_service_is_broken_only_where_its_workers_are_found(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_in_process(tmp_path: Path) -> None:
+def test_the_command_in_process(tmp_path):
     data = write_csv(tmp_path, *invented(400).tolist())
     result = run("clicks", "--data", data, "--in-process", "--window", 100, "--out", tmp_path)
 
@@ -167,7 +165,7 @@ def test_the_command_in_process(tmp_path: Path) -> None:
         assert text in result.output
 
 
-def test_speed_changes_no_number_in_process(tmp_path: Path) -> None:
+def test_speed_changes_no_number_in_process(tmp_path):
     data = write_csv(tmp_path, *invented(200).tolist())
     found = []
     for speed in (1, 512):
@@ -178,7 +176,7 @@ def test_speed_changes_no_number_in_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_command_against_a_service_in_a_hurry(tmp_path: Path) -> None:
+def test_the_command_against_a_service_in_a_hurry(tmp_path):
     """The service's own clock: windows of half a second."""
     data = write_csv(tmp_path, *invented(150).tolist())
     with RunningService(tmp_path, "--store-url", "memory://") as service:

@@ -24,17 +24,17 @@ RECORDED_DELAYS = json.loads((Path(__file__).parent / "data" / "delays.json").re
 
 
 @pytest.mark.parametrize("case", RECORDED_DELAYS["sums"], ids=lambda case: f"{case['T']}-{case['clamp']}")
-def test_sums_of_delays(case: dict[str, int]) -> None:
+def test_sums_of_delays(case):
     sums = total_delay(case["T"])._asdict() | {"none": periodic_delays(case["T"]).sum()}
     assert sums[case["clamp"]] == case["D"]
 
 
-def test_the_paper_prints_the_sum_with_only_the_last_delay_cut() -> None:
+def test_the_paper_prints_the_sum_with_only_the_last_delay_cut():
     assert {slots: total_delay(int(slots)).last for slots in RECORDED_DELAYS["paper"]} == RECORDED_DELAYS["paper"]
     assert total_delay(0) == (0, 0)
 
 
-def test_delays_one_by_one() -> None:
+def test_delays_one_by_one():
     assert strict_delays(20).tolist() == RECORDED_DELAYS["T=20 strict"]
 
 
@@ -49,7 +49,7 @@ def yacht(folder: Path) -> PointWorld:
     return bco_yacht(path)
 
 
-def test_synthetic_losses_of_arms_are_those_recorded() -> None:
+def test_synthetic_losses_of_arms_are_those_recorded():
     losses = mab_synthetic().losses
 
     for slot, expected in RECORDED["mab_synthetic"].items():
@@ -58,14 +58,14 @@ def test_synthetic_losses_of_arms_are_those_recorded() -> None:
     assert losses.sum(axis=0).tolist() == pytest.approx(RECORDED["mab_column_sums"], rel=1e-12)
 
 
-def test_uniform_play_on_the_synthetic_losses() -> None:
+def test_uniform_play_on_the_synthetic_losses():
     world = mab_synthetic()
 
     assert world.best_fixed().action == 0
     assert (world.baseline().losses - world.best_fixed().losses).mean() == pytest.approx(0.3183, abs=5e-5)
 
 
-def test_synthetic_losses_of_points_are_those_recorded() -> None:
+def test_synthetic_losses_of_points_are_those_recorded():
     world, recorded = bco_synthetic(), RECORDED["bco_synthetic"]
 
     for slot, a in recorded["a"].items():
@@ -77,7 +77,7 @@ def test_synthetic_losses_of_points_are_those_recorded() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda _: bco_synthetic(50), yacht], ids=["synthetic", "yacht"])
-def test_losses_gradients_and_sums_agree(make, tmp_path: Path) -> None:
+def test_losses_gradients_and_sums_agree(make, tmp_path):
     world = make(tmp_path)
     rng = np.random.default_rng(1)
     x, step = rng.uniform(-0.3, 0.3, world.vectors.shape[1]), 1e-6
@@ -89,7 +89,7 @@ def test_losses_gradients_and_sums_agree(make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda _: bco_synthetic(50), yacht], ids=["synthetic", "yacht"])
-def test_no_point_of_the_ball_is_better_than_the_best(make, tmp_path: Path) -> None:
+def test_no_point_of_the_ball_is_better_than_the_best(make, tmp_path):
     world = make(tmp_path)
     best = world.best_fixed()
     rng = np.random.default_rng(2)
@@ -99,7 +99,7 @@ def test_no_point_of_the_ball_is_better_than_the_best(make, tmp_path: Path) -> N
         assert world.losses_at(x).sum() >= best.losses.sum() - 1e-9
 
 
-def test_the_minimiser_on_the_edge_of_the_ball() -> None:
+def test_the_minimiser_on_the_edge_of_the_ball():
     """2 x^2 + y^2 - 8 x - 8 y pulls far outside; there the gradient is normal to the edge."""
     quadratic = Quadratic(np.diag([2.0, 1.0]), np.array([-8.0, -8.0]))
     x = quadratic.minimiser(1.0)
@@ -109,7 +109,7 @@ def test_the_minimiser_on_the_edge_of_the_ball() -> None:
     assert gradient / np.linalg.norm(gradient) == pytest.approx(-x, abs=1e-9)
 
 
-def test_yacht_columns_are_scaled_to_0_and_1(tmp_path: Path) -> None:
+def test_yacht_columns_are_scaled_to_0_and_1(tmp_path):
     world = yacht(tmp_path)
 
     assert (world.vectors.min(axis=0).tolist(), world.vectors.max(axis=0).tolist()) == ([0.0] * 6, [1.0] * 6)
@@ -117,7 +117,7 @@ def test_yacht_columns_are_scaled_to_0_and_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1 2 3\n", "1 2 3 4 5 6 x\n", "1 2 3 4 5 6 nan\n", "1 2 3 4 5 6 7\n" * 3])
-def test_a_file_that_is_not_the_yacht_data_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_the_yacht_data_is_refused(tmp_path, text):
     path = tmp_path / "yacht.data"
     path.write_text(text)
 
@@ -127,14 +127,14 @@ def test_a_file_that_is_not_the_yacht_data_is_refused(tmp_path: Path, text: str)
         bco_yacht(tmp_path / "gone")
 
 
-def test_the_real_yacht_data(real_yacht: Path) -> None:
+def test_the_real_yacht_data(real_yacht):
     world = bco_yacht(real_yacht)
 
     assert (world.slots, world.vectors.shape[1]) == (308, 6)
     assert np.linalg.norm(world.best_fixed().action) < 1
 
 
-def test_theorem_rates_know_the_stream() -> None:
+def test_theorem_rates_know_the_stream():
     told = {"horizon": 2000, "max_delay": 3, "total_delay": 2569}
     assert plan(rates=RateChoice.THEOREM).learner == {"kind": "dexp3", "n_arms": 5} | told
 
@@ -150,8 +150,6 @@ def test_theorem_rates_know_the_stream() -> None:
         ("dbgd", RateChoice.AUTO, {}, "dbgd: dim: Field required"),
     ],
 )
-def test_a_session_that_makes_no_sense_is_refused(
-    kind: str, rates: RateChoice, options: dict[str, object], message: str
-) -> None:
+def test_a_session_that_makes_no_sense_is_refused(kind, rates, options, message):
     with pytest.raises(LoadTestError, match=message):
         plan_session(mab_synthetic(), kind, rates, 0, options)

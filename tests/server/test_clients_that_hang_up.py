@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 
 from tests.support.connections import answers, connected, ends, request
 from tests.support.programs import program
-from tests.support.real_redis import RedisServer
 from tests.support.running import CHECKOUT, RunningService, create
 from tests.support.waiting import wait_until
 
@@ -200,7 +198,7 @@ COLLECTS = "import atexit, gc\natexit.register(gc.collect)\n"
 
 
 @pytest.fixture
-def collecting(tmp_path: Path) -> dict[str, str]:
+def collecting(tmp_path):
     """Variables that start Python with ``COLLECTS``."""
     (tmp_path / "sitecustomize.py").write_text(COLLECTS)
     return {"PYTHONPATH": str(tmp_path)}
@@ -220,9 +218,7 @@ def begin_calls(service: RunningService, sessions: list[str], stack: ExitStack) 
 
 
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
-def test_a_store_that_fails_under_load(
-    tmp_path: Path, own_redis_server: RedisServer, collecting: dict[str, str], harm: str
-) -> None:
+def test_a_store_that_fails_under_load(tmp_path, own_redis_server, collecting, harm):
     """Some clients hang up, the sweeper and the history's sampler are at work; it is stopped while it fails."""
     url = own_redis_server.url
     with RunningService(tmp_path, "--store-url", url, *IMPATIENT, environment=collecting) as service:
@@ -248,7 +244,7 @@ def test_a_store_that_fails_under_load(
 
 
 @pytest.fixture
-def hanging(tmp_path: Path) -> Iterator[list[str]]:
+def hanging(tmp_path):
     """Words before a program that looks names up at a server that never answers."""
     resolver = tmp_path / "resolv.conf"
     resolver.write_text(f"nameserver {SILENT}\noptions timeout:2 attempts:1\n")
@@ -266,9 +262,7 @@ def hanging(tmp_path: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("url", ["redis://redis.test", "rediss://redis.test", "redis+sentinel://redis.test/main"])
-def test_a_name_that_is_not_found_when_nobody_waits_for_it(
-    tmp_path: Path, hanging: list[str], collecting: dict[str, str], url: str
-) -> None:
+def test_a_name_that_is_not_found_when_nobody_waits_for_it(tmp_path, hanging, collecting, url):
     """The resolver fails after two seconds; calls, and pings of the store, are given up after one."""
     command = [*hanging, *CHECKOUT]
     flags = ("--store-url", url, *IMPATIENT)

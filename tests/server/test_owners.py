@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from service.server.pool import Board
 from service.telemetry.logs import ERROR_IN_SCOPE, IS_GONE, KEY_IN_SCOPE, NOTED_IN_SCOPE, PART, WAITED
 from tests.support.api_keys import ADMIN, KEYS, bearer
 from tests.support.http import http_client
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, alive
 from tests.support.waiting import until, wait_until
 
@@ -87,7 +86,7 @@ class Two:
 
 
 @pytest.fixture
-async def two() -> Any:
+async def two():
     two = Two()
     for place, worker in enumerate((two.first, two.second)):
         await worker.owners.start()
@@ -102,7 +101,7 @@ async def two() -> Any:
         await asyncio.sleep(0)
 
 
-async def test_the_owner_answers_what_changes_its_session(two: Two) -> None:
+async def test_the_owner_answers_what_changes_its_session(two):
     assert await two.ask(body=b"body", headers=[(b"content-type", b"json"), (b"x-other", b"1")])
 
     assert two.answer == (201, [(b"a", b"b")], b"body!")
@@ -114,17 +113,17 @@ async def test_the_owner_answers_what_changes_its_session(two: Two) -> None:
 @pytest.mark.parametrize(
     "other", [{"method": "GET"}, {"path_params": {}}, {"path_params": {"session_id": owned_by(0)}}], ids=str
 )
-async def test_what_changes_no_session_of_another_stays(two: Two, other: dict[str, Any]) -> None:
+async def test_what_changes_no_session_of_another_stays(two, other):
     assert not await two.ask(**other)
 
 
-async def test_keys_go_by_their_names_and_an_unknown_one_stays(two: Two) -> None:
+async def test_keys_go_by_their_names_and_an_unknown_one_stays(two):
     assert await two.ask(**{KEY_IN_SCOPE: SimpleNamespace(name="ops")})
     assert not await two.ask(**{KEY_IN_SCOPE: SimpleNamespace(name="new")})
     assert [scope[KEY_IN_SCOPE].name for scope in two.second.begun] == ["ops"]
 
 
-async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(two: Two) -> None:
+async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(two):
     async def refuse(scope: Any, body: bytes) -> Any:
         scope[ERROR_IN_SCOPE] = SimpleNamespace(code="c", reason="r")
         scope[NOTED_IN_SCOPE] = {"changed": ["arms"]}
@@ -151,8 +150,8 @@ async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(tw
     ],
 )
 async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_once(
-    two: Two, path: str, body: bytes, options: dict[str, Any], again: bool
-) -> None:
+    two, path, body, options, again
+):
     async def die(_scope: Any, _body: bytes) -> None:
         two.connection().transport.abort()
         await asyncio.Event().wait()
@@ -172,9 +171,7 @@ async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_o
     ("events", "part", "again"),
     [([{"event_id": "e"}], ["s"], True), ([{}], ["s"], False), ([{}], ["s", b"key", b"body"], True)],
 )
-async def test_a_part_of_a_call_goes_to_its_owner_with_its_events(
-    two: Two, events: list[Any], part: list[Any], again: bool
-) -> None:
+async def test_a_part_of_a_call_goes_to_its_owner_with_its_events(two, events, part, again):
     async def settle(_: Any, body: Any) -> Any:
         return 200, [], repr(body).encode()
 
@@ -196,7 +193,7 @@ async def test_a_part_of_a_call_goes_to_its_owner_with_its_events(
         task.cancel()
 
 
-async def test_what_an_owner_has_not_begun_at_its_death_is_done_here(two: Two) -> None:
+async def test_what_an_owner_has_not_begun_at_its_death_is_done_here(two):
     two.second.owners._begin = lambda connection, *_: connection.transport.abort()  # type: ignore[method-assign]
 
     assert not await two.ask()
@@ -204,14 +201,14 @@ async def test_what_an_owner_has_not_begun_at_its_death_is_done_here(two: Two) -
     assert two.second.begun == []
 
 
-async def test_an_owner_that_is_dead_is_not_asked(two: Two) -> None:
+async def test_an_owner_that_is_dead_is_not_asked(two):
     two.board.forget(1)
     assert not await two.ask()
     two.board.beat(1, 0)
     assert await two.ask()
 
 
-async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(two: Two, monkeypatch: Any) -> None:
+async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(two, monkeypatch):
     late: list[tuple[Any, ...]] = []
     begin = two.second.owners._begin
     two.second.owners._begin = lambda *message: late.append(message)  # type: ignore[method-assign]
@@ -230,7 +227,7 @@ async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(tw
     assert OLD_SECONDS < SILENT_SECONDS
 
 
-async def test_a_request_that_was_begun_is_waited_for(two: Two, monkeypatch: Any) -> None:
+async def test_a_request_that_was_begun_is_waited_for(two, monkeypatch):
     go_on = asyncio.Event()
 
     async def slow(scope: Any, body: bytes) -> Any:
@@ -248,7 +245,7 @@ async def test_a_request_that_was_begun_is_waited_for(two: Two, monkeypatch: Any
     assert await asked
 
 
-async def test_the_owner_is_told_that_a_client_has_left(two: Two) -> None:
+async def test_the_owner_is_told_that_a_client_has_left(two):
     seen = asyncio.Event()
 
     async def look(scope: Any, body: bytes) -> Any:
@@ -266,14 +263,14 @@ async def test_the_owner_is_told_that_a_client_has_left(two: Two) -> None:
     assert seen.is_set()
 
 
-async def test_an_owner_that_stops_begins_nothing(two: Two) -> None:
+async def test_an_owner_that_stops_begins_nothing(two):
     two.second.server.should_exit = True
 
     assert not await two.ask()
     assert two.second.begun == []
 
 
-async def test_a_fault_before_the_answer_leaves_what_was_done_unknown(two: Two, caplog: Any) -> None:
+async def test_a_fault_before_the_answer_leaves_what_was_done_unknown(two, caplog):
     async def fail(*_: Any) -> None:
         raise ZeroDivisionError
 
@@ -283,7 +280,7 @@ async def test_a_fault_before_the_answer_leaves_what_was_done_unknown(two: Two, 
         await two.ask()
 
 
-async def test_a_process_of_another_user_is_not_talked_to(two: Two, monkeypatch: Any) -> None:
+async def test_a_process_of_another_user_is_not_talked_to(two, monkeypatch):
     monkeypatch.setattr(module.os, "geteuid", lambda: -1)
 
     assert not await two.ask()
@@ -328,7 +325,7 @@ def _place(pid: int) -> int:
 
 
 @pytest.fixture
-def pool(tmp_path: Path, own_redis_server: RedisServer) -> Iterator[Callable[..., Workers]]:
+def pool(tmp_path, own_redis_server):
     with contextlib.ExitStack() as stack:
 
         def start(count: int = 2, *flags: str, **options: Any) -> Workers:
@@ -379,9 +376,7 @@ CALLS: list[tuple[str, str, Any, dict[str, str]]] = [
 
 @pytest.mark.processes
 @pytest.mark.parametrize("key", [None, ADMIN])
-def test_answers_that_were_handed_over_are_those_of_the_worker_itself(
-    pool: Callable[..., Workers], key: str | None
-) -> None:
+def test_answers_that_were_handed_over_are_those_of_the_worker_itself(pool, key):
     environment = {} if key is None else {"BANDIT_API_KEYS": json.dumps(KEYS)}
     workers = pool(environment=environment)
     here, there = (client := workers.of(0)[0]), owned_by(1)
@@ -412,9 +407,7 @@ def test_answers_that_were_handed_over_are_those_of_the_worker_itself(
 
 @pytest.mark.processes
 @pytest.mark.parametrize("kind", ["keys", "ids", "neither"])
-def test_an_owner_killed_in_the_middle_of_requests(
-    pool: Callable[..., Workers], own_redis_server: RedisServer, kind: str
-) -> None:
+def test_an_owner_killed_in_the_middle_of_requests(pool, own_redis_server, kind):
     """One waits for a frozen store, which will do what the dead owner sent; the others wait behind it."""
     workers = pool()
     senders, owner = workers.of(0)[:CLIENTS], workers.process(1)
@@ -451,7 +444,7 @@ def test_an_owner_killed_in_the_middle_of_requests(
 
 
 @pytest.mark.processes
-def test_an_owner_that_is_stopped_and_goes_on(pool: Callable[..., Workers]) -> None:
+def test_an_owner_that_is_stopped_and_goes_on(pool):
     workers = pool()
     senders, owner = workers.of(0), workers.process(1)
     path = created(senders[0], owned_by(1))
@@ -471,7 +464,7 @@ def test_an_owner_that_is_stopped_and_goes_on(pool: Callable[..., Workers]) -> N
 
 
 @pytest.mark.processes
-def test_a_slow_store_is_no_dead_owner(pool: Callable[..., Workers], own_redis_server: RedisServer) -> None:
+def test_a_slow_store_is_no_dead_owner(pool, own_redis_server):
     workers = pool()
     client = workers.of(0)[0]
     path = created(client, owned_by(1))
@@ -486,7 +479,7 @@ def test_a_slow_store_is_no_dead_owner(pool: Callable[..., Workers], own_redis_s
 
 
 @pytest.mark.processes
-def test_a_stop_finishes_what_was_handed_over(pool: Callable[..., Workers], own_redis_server: RedisServer) -> None:
+def test_a_stop_finishes_what_was_handed_over(pool, own_redis_server):
     workers = pool()
     clients = [client for place in range(2) for client in workers.of(place)]
     paths = [created(clients[0], owned_by(place)) for place in range(2)]
@@ -513,7 +506,7 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 @pytest.mark.processes
 @pytest.mark.parametrize("count", [2, 4])
-def test_events_of_many_sessions_seldom_conflict(pool: Callable[..., Workers], count: int) -> None:
+def test_events_of_many_sessions_seldom_conflict(pool, count):
     """A thousand sessions at random, in calls of fifty on connections of all workers."""
     workers = pool(count)
     clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]
@@ -543,9 +536,7 @@ def test_events_of_many_sessions_seldom_conflict(pool: Callable[..., Workers], c
 
 @pytest.mark.processes
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}], ids=["ids", "key"])
-def test_an_owner_killed_in_the_middle_of_parts(
-    pool: Callable[..., Workers], own_redis_server: RedisServer, key: dict[str, str]
-) -> None:
+def test_an_owner_killed_in_the_middle_of_parts(pool, own_redis_server, key):
     workers = pool()
     client, owner = workers.of(0)[0], workers.process(1)
     names = [f"s{n}" for n in range(20)]
@@ -582,7 +573,7 @@ def keyed_act(client: httpx.Client, path: str, key: str) -> None:
 
 
 @pytest.mark.processes
-def test_workers_that_die_again_and_again_under_load(pool: Callable[..., Workers]) -> None:
+def test_workers_that_die_again_and_again_under_load(pool):
     """Each of three dies, then all at once; those that take their places are found."""
     workers = pool(3)
     service, paths = workers.service, [created(workers.of(0)[0], owned_by(place, 3)) for place in range(3)]
@@ -623,7 +614,7 @@ def test_workers_that_die_again_and_again_under_load(pool: Callable[..., Workers
 
 @pytest.mark.processes
 @pytest.mark.parametrize("count", [2, 4])
-def test_workers_of_one_service_seldom_conflict(pool: Callable[..., Workers], count: int) -> None:
+def test_workers_of_one_service_seldom_conflict(pool, count):
     """A thousand sessions and one; acts on connections of all workers."""
     workers = pool(count)
     clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]

@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 
 from tests.support.connections import request
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, create
 
 HOT, QUIET, WAITS = 256, 10, 200
@@ -43,9 +42,7 @@ async def waited(url: str, method: str, call: str) -> list[int]:
 @pytest.mark.parametrize(
     ("workers", "method", "call"), [("1", "POST", "/act"), ("2", "POST", "/act"), ("1", "GET", "")]
 )
-def test_quiet_sessions_wait_less_than_a_hot_one(
-    tmp_path, redis_server: RedisServer, workers: str, method: str, call: str
-) -> None:
+def test_quiet_sessions_wait_less_than_a_hot_one(tmp_path, redis_server, workers, method, call):
     flags = ("--store-url", redis_server.url, "--workers", workers)
     with RunningService(tmp_path, *flags) as service, service.client() as client:
         service.wait_serving(int(workers))

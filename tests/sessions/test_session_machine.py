@@ -61,9 +61,7 @@ class SegmentMachine(SessionMachine):
 
 
 @pytest.mark.parametrize("kind", some_quick(FIELDS, {"dexp3", "exp3"}))
-def test_no_crash_loses_a_decision_or_settles_one_twice(
-    kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_crash_loses_a_decision_or_settles_one_twice(kind, redis_server, monkeypatch):
     """Every bucket that expires is a commit of its own here, so crashes strike between them too."""
     monkeypatch.setattr(batch, "EXPIRY_SECONDS", 0.0)
     attributes = {"kind": kind, "url": redis_server.url}
@@ -71,7 +69,7 @@ def test_no_crash_loses_a_decision_or_settles_one_twice(
 
 
 @pytest.mark.parametrize("kind", ["multiscale_tsallis", pytest.param("centred_tsallis", marks=pytest.mark.slow)])
-def test_no_crash_loses_or_doubles_a_segment(kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_crash_loses_or_doubles_a_segment(kind, redis_server, monkeypatch):
     monkeypatch.setattr(batch, "EXPIRY_SECONDS", 0.0)
     attributes = {"kind": kind, "url": redis_server.url}
     run_machine(SegmentMachine, attributes, max_examples=5, phases=(Phase.generate,), report_multiple_bugs=False)

@@ -1,7 +1,6 @@
 """Several servers that together are one store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ import pytest
 from service.store.embedded import EmbeddedServer
 from service.store.redis.store import RedisStore
 from tests.support.cluster import Cluster
-from tests.support.data_folders import Started
 from tests.support.programs import WHEEL, program
 from tests.support.sentinel import Watched
 
 
 @pytest.fixture(autouse=True)
-async def stores_are_closed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+async def stores_are_closed(monkeypatch):
     """Closes what a test has opened in Redis, at its end."""
     opened, open_, loop = list[RedisStore](), RedisStore.__init__, asyncio.get_running_loop()
 
@@ -33,19 +31,19 @@ async def stores_are_closed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[No
 
 
 @pytest.fixture
-def cluster(server_program: str, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(server_program, tmp_path):
     with ExitStack() as stack:
         yield Cluster(tmp_path, stack)
 
 
 @pytest.fixture
-def watched(server_program: str, tmp_path: Path) -> Iterator[Watched]:
+def watched(server_program, tmp_path):
     with ExitStack() as stack:
         yield Watched(tmp_path, stack)
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
+def started(tmp_path):
     """Starts the server of the folder ``data`` by its program; None searches for one."""
     with ExitStack() as stack:
 

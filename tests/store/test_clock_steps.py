@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,20 +47,20 @@ class ShiftedServer:
 
 
 @pytest.fixture
-def shifted(tmp_path: Path) -> Iterator[ShiftedServer]:
+def shifted(tmp_path):
     shifted = ShiftedServer(tmp_path)
     yield shifted
     shifted.server.close()
 
 
 @pytest.fixture
-def steps() -> list[int]:
+def steps():
     """One item for each step that the store reported."""
     return []
 
 
 @pytest.fixture
-async def store(shifted: ShiftedServer, steps: list[int]) -> RedisStore:
+async def store(shifted, steps):
     return RedisStore(shifted.server.url, StoreOptions(on_clock_step_back=lambda: steps.append(1)))
 
 
@@ -70,9 +69,7 @@ servers = pytest.mark.servers("faketime")
 
 @servers
 @pytest.mark.parametrize("fast", [30, 13 * HOUR, DAY, 10 * 365 * DAY])
-async def test_ids_acknowledged_before_during_and_after_a_step_count_once(
-    store: RedisStore, shifted: ShiftedServer, fast: int
-) -> None:
+async def test_ids_acknowledged_before_during_and_after_a_step_count_once(store, shifted, fast):
     """Keys that the server's clock of ten years later has deleted are those of before the step alone."""
     await store.create(new_session())
     events = [digest(n) for n in range(4)]
@@ -94,9 +91,7 @@ async def test_ids_acknowledged_before_during_and_after_a_step_count_once(
 
 @servers
 @pytest.mark.parametrize("slow", [-13 * HOUR, -DAY])
-async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_right(
-    store: RedisStore, shifted: ShiftedServer, slow: int
-) -> None:
+async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_right(store, shifted, slow):
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     shifted.shift(slow)
@@ -109,9 +104,7 @@ async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_r
 
 
 @servers
-async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(
-    store: RedisStore, shifted: ShiftedServer, steps: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(store, shifted, steps, caplog):
     sessions = sessions_on(store)
     shifted.shift(13 * HOUR)
     for name in ("untouched", "touched"):
@@ -143,9 +136,7 @@ async def act(sessions: Sessions, name: str) -> None:
 
 
 @servers
-async def test_a_session_used_while_the_clock_was_slow_is_not_idle_once_it_is_right(
-    store: RedisStore, shifted: ShiftedServer
-) -> None:
+async def test_a_session_used_while_the_clock_was_slow_is_not_idle_once_it_is_right(store, shifted):
     """Neither one that was used before, nor one that was only created."""
     sessions, spec = sessions_on(store), Specification(learner=Dexp3Spec(n_arms=2), idle_ttl_seconds=60)
     for name in ("used", "new"):
@@ -162,9 +153,7 @@ async def test_a_session_used_while_the_clock_was_slow_is_not_idle_once_it_is_ri
 
 
 @servers
-async def test_a_lease_taken_while_the_clock_was_fast_is_over_when_it_is_right(
-    store: RedisStore, shifted: ShiftedServer
-) -> None:
+async def test_a_lease_taken_while_the_clock_was_fast_is_over_when_it_is_right(store, shifted):
     shifted.shift(13 * HOUR)
     assert await store.acquire_lease("dead", 3)
     assert not await store.acquire_lease("other", 3)
@@ -174,7 +163,7 @@ async def test_a_lease_taken_while_the_clock_was_fast_is_over_when_it_is_right(
     assert not await store.acquire_lease("dead", 3)
 
 
-def test_only_real_steps_back_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_real_steps_back_are_reported(caplog):
     """A late reply has an old time, and is none; a step that another reply has shown is reported once."""
     steps: list[int] = []
     own = Clock()

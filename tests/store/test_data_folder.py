@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from service.store.embedded_programs import BINARIES, LOADED, RECORD, SNAPSHOT, EmbeddedStoreError, Version
-from tests.support.data_folders import Started, contents, value, write
+from tests.support.data_folders import contents, value, write
 from tests.support.programs import REDIS, WHEEL, program
 
 # -- Data folders that another program or another version began.
@@ -24,9 +24,7 @@ def only_in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> No
 
 @pytest.mark.servers(REDIS)
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "as 0.1 left it"])
-def test_a_folder_is_used_with_the_program_that_began_it(
-    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: bool
-) -> None:
+def test_a_folder_is_used_with_the_program_that_began_it(started, tmp_path, monkeypatch, recorded):
     """A redis-server was installed since; it could not read the data."""
     folder = write(started(WHEEL))
     assert (folder / RECORD).read_text().startswith('{"program": "valkey"')
@@ -38,7 +36,7 @@ def test_a_folder_is_used_with_the_program_that_began_it(
 
 
 @pytest.mark.servers(REDIS)
-def test_a_program_that_cannot_read_the_data_is_refused_before_it_tries(started: Started) -> None:
+def test_a_program_that_cannot_read_the_data_is_refused_before_it_tries(started):
     folder = write(started(WHEEL))
     before = contents(folder)
 
@@ -51,14 +49,14 @@ def test_a_program_that_cannot_read_the_data_is_refused_before_it_tries(started:
 
 
 @pytest.mark.servers(REDIS)
-def test_what_an_older_redis_wrote_goes_on_in_valkey(started: Started) -> None:
+def test_what_an_older_redis_wrote_goes_on_in_valkey(started):
     folder = write(started(REDIS))
 
     assert value(started(WHEEL)) == b"value"
     assert "valkey" in (folder / RECORD).read_text()
 
 
-def test_an_older_program_than_the_recorded_one_is_refused(started: Started) -> None:
+def test_an_older_program_than_the_recorded_one_is_refused(started):
     folder = write(started())
     (folder / RECORD).write_text('{"program": "valkey", "version": [99, 1]}')
 
@@ -67,7 +65,7 @@ def test_an_older_program_than_the_recorded_one_is_refused(started: Started) -> 
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"program": "valkey"}', '{"program": "valkey", "version": ["x"]}'])
-def test_a_record_that_is_damaged_is_named(started: Started, text: str) -> None:
+def test_a_record_that_is_damaged_is_named(started, text):
     folder = write(started())
     (folder / RECORD).write_text(text)
 
@@ -89,7 +87,7 @@ def test_a_record_that_is_damaged_is_named(started: Started, text: str) -> None:
         (" 0.0", "valkey 9.1", True),
     ],
 )
-def test_which_program_reads_what(reader: str, writer: str, able: bool) -> None:
+def test_which_program_reads_what(reader, writer, able):
     assert version(reader).can_read(version(writer)) is able
 
 
@@ -115,9 +113,7 @@ def restored(folder: Path) -> None:
     process.wait()
 
 
-def test_a_lone_snapshot_is_loaded_and_kept(
-    started: Started, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lone_snapshot_is_loaded_and_kept(started, tmp_path, caplog):
     folder = tmp_path / "data"
     folder.mkdir()
     restored(folder)
@@ -132,7 +128,7 @@ def test_a_lone_snapshot_is_loaded_and_kept(
     assert value(started()) == b"value"
 
 
-def test_a_snapshot_that_cannot_be_loaded_is_refused_and_left_alone(started: Started, tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_loaded_is_refused_and_left_alone(started, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / SNAPSHOT).write_bytes(b"VALKEY080 damaged")
@@ -145,9 +141,7 @@ def test_a_snapshot_that_cannot_be_loaded_is_refused_and_left_alone(started: Sta
     assert not (folder / RECORD).exists()
 
 
-def test_a_snapshot_beside_an_append_only_file_is_said_to_be_unread(
-    started: Started, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_snapshot_beside_an_append_only_file_is_said_to_be_unread(started, caplog):
     folder = write(started())
     (folder / SNAPSHOT).write_bytes(b"old")
 
@@ -155,7 +149,7 @@ def test_a_snapshot_beside_an_append_only_file_is_said_to_be_unread(
     assert "dump.rdb is not read" in caplog.text
 
 
-def test_parts_without_their_manifest_are_refused(started: Started) -> None:
+def test_parts_without_their_manifest_are_refused(started):
     folder = write(started())
     (folder / "appendonlydir" / "appendonly.aof.manifest").unlink()
 
@@ -163,9 +157,7 @@ def test_parts_without_their_manifest_are_refused(started: Started) -> None:
         started()
 
 
-def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(
-    started: Started, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(started, caplog):
     folder = write(started())
     assert "starting empty" not in caplog.text
     (folder / "appendonlydir").rename(folder / "appendonlydir.bak")
@@ -175,7 +167,7 @@ def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(
 
 
 @pytest.mark.parametrize("zeros", [1, 4096, 200_000])
-def test_zero_bytes_at_the_end_are_cut_off(started: Started, caplog: pytest.LogCaptureFixture, zeros: int) -> None:
+def test_zero_bytes_at_the_end_are_cut_off(started, caplog, zeros):
     folder = write(started())
     (path,) = (folder / "appendonlydir").glob("*.incr.aof")
     whole = path.read_bytes()
@@ -186,7 +178,7 @@ def test_zero_bytes_at_the_end_are_cut_off(started: Started, caplog: pytest.LogC
     assert path.read_bytes().startswith(whole)
 
 
-def test_a_damaged_file_is_refused_without_advice_that_destroys_data(started: Started) -> None:
+def test_a_damaged_file_is_refused_without_advice_that_destroys_data(started):
     folder = write(started())
     (path,) = (folder / "appendonlydir").glob("*.incr.aof")
     path.write_bytes(b"nonsense\r\n" + path.read_bytes())
@@ -197,7 +189,7 @@ def test_a_damaged_file_is_refused_without_advice_that_destroys_data(started: St
     assert "--fix" not in str(refused.value)
 
 
-def test_what_a_killed_server_had_begun_to_write_is_deleted(started: Started) -> None:
+def test_what_a_killed_server_had_begun_to_write_is_deleted(started):
     folder = write(started())
     for left in (folder / "temp-123.rdb", folder / "appendonlydir" / "temp-rewriteaof-9.aof"):
         left.write_bytes(b"begun")

@@ -10,7 +10,6 @@ from service.store import open_store
 from service.store.base import Committed, Known, NotFound, Store, StoreOptions
 from service.store.memory import MemoryStore
 from service.store.redis.store import RedisStore
-from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, loaded, new_session
 from tests.support.waiting import until
 
@@ -21,7 +20,7 @@ async def gone(store: Store, session_id: str = "s") -> bool:
     return await store.load(session_id) is None
 
 
-async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back(store: Store) -> None:
+async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back(store):
     await store.create(new_session(idle_ttl_ms=150))
     snapshot = await store.load("s")
     assert snapshot is not None
@@ -40,7 +39,7 @@ async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back
     assert [each.session_id for each in (await store.list(None, 10)).sessions] == []
 
 
-async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: Store) -> None:
+async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store):
     await store.create(new_session(idle_ttl_ms=60_000))
     first = await store.load("s")
     await store.commit(commit("a-0", "a-1", idle_ttl_ms=90_000))
@@ -58,7 +57,7 @@ async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: St
     assert after == moved
 
 
-async def test_a_new_deadline_is_not_before_the_least_that_a_commit_names(store: Store) -> None:
+async def test_a_new_deadline_is_not_before_the_least_that_a_commit_names(store):
     """By the first commit of a worker, and by a later one, which Redis carries out another way."""
     await store.create(new_session(idle_ttl_ms=60_000))
     least = round(store.now() * 1000) + 600_000
@@ -71,7 +70,7 @@ async def test_a_new_deadline_is_not_before_the_least_that_a_commit_names(store:
     assert (await loaded(store)).expires_at == pytest.approx(least / 1000 + 300, abs=20)
 
 
-async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> None:
+async def test_a_commit_without_idle_time_leaves_the_deadline(store):
     await store.create(new_session(idle_ttl_ms=400))
     before = await store.load("s")
     assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"})) == Committed()
@@ -84,7 +83,7 @@ async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> N
     assert await store.read_records("s") == {}
 
 
-async def test_a_new_session_of_an_expired_ones_id_starts_clean(store: Store) -> None:
+async def test_a_new_session_of_an_expired_ones_id_starts_clean(store):
     await store.create(new_session(idle_ttl_ms=100, answer=(digest("k"), b"old")))
     await store.commit(commit("a-0", "a-1", idle_ttl_ms=100, event_ids=[digest(1)], records={b"1": b"x"}))
     await until(lambda: gone(store))
@@ -95,7 +94,7 @@ async def test_a_new_session_of_an_expired_ones_id_starts_clean(store: Store) ->
     assert await store.commit(commit("w0", "w1", event_ids=[digest(1)])) == Committed()
 
 
-async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> None:
+async def test_commits_that_race_with_expiry_are_whole_or_gone(store):
     """Near their deadline 200 sessions get a commit each; whatever comes later finds nothing."""
     names = [f"s{n}" for n in range(200)]
     for n, name in enumerate(names):
@@ -116,7 +115,7 @@ async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> 
     assert [each.session_id for each in (await store.list(None, 1000)).sessions] == []
 
 
-async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later(store_url: str) -> None:
+async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later(store_url):
     """With a window of half a second: still known just before its end, unknown soon after."""
     window = 0.5
     store = open_store(
@@ -152,15 +151,13 @@ Opened = Callable[[float], RedisStore]
 
 
 @pytest.fixture
-def opened(redis_server: RedisServer) -> Opened:
+def opened(redis_server):
     """Opens stores by their dedupe window in seconds."""
     return lambda window: RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=window))
 
 
 @pytest.mark.parametrize(("before", "after"), [(DAY, MINUTE), (MINUTE, DAY), (DAY, MONTH), (MONTH, DAY + 1)])
-async def test_another_window_forgets_nothing_that_was_acknowledged(
-    opened: Opened, before: int, after: int
-) -> None:
+async def test_another_window_forgets_nothing_that_was_acknowledged(opened, before, after):
     first, second = opened(before), opened(after)
     await first.create(new_session(answer=(digest("c"), b"created")))
     await first.commit(commit("a-0", "a-1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
@@ -175,9 +172,7 @@ async def test_another_window_forgets_nothing_that_was_acknowledged(
     )
 
 
-async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
-    opened: Opened, redis_server: RedisServer
-) -> None:
+async def test_workers_of_several_windows_share_a_session_and_leave_no_key(opened, redis_server):
     stores = [opened(window) for window in (MINUTE, DAY, MONTH, 7 * DAY)]
     await stores[0].create(new_session(idle_ttl_ms=60_000))
     for n in range(12):
@@ -194,9 +189,7 @@ async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
     assert redis_server.client.dbsize() == 0
 
 
-async def test_a_longer_window_is_promised_by_the_worker_that_commits(
-    opened: Opened, redis_server: RedisServer
-) -> None:
+async def test_a_longer_window_is_promised_by_the_worker_that_commits(opened, redis_server):
     day, month = opened(DAY), opened(MONTH)
     await day.create(new_session())
     await month.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
@@ -209,7 +202,7 @@ async def test_a_longer_window_is_promised_by_the_worker_that_commits(
     assert 1.25 * MONTH < kept[1] <= 1.5 * MONTH
 
 
-async def test_a_session_is_remembered_for_as_long_as_it_asks(opened: Opened, redis_server: RedisServer) -> None:
+async def test_a_session_is_remembered_for_as_long_as_it_asks(opened, redis_server):
     store, keys = opened(DAY), redis_server.client
     for name, asked in (("s", MONTH), ("t", MINUTE)):
         await store.create(new_session(name, answer=(digest("c"), b"created")))
@@ -224,9 +217,7 @@ async def test_a_session_is_remembered_for_as_long_as_it_asks(opened: Opened, re
     assert keys.keys("bandit:{s}*") == []
 
 
-async def test_what_is_remembered_already_is_kept_as_long_once_a_session_asks_for_more(
-    opened: Opened, redis_server: RedisServer
-) -> None:
+async def test_what_is_remembered_already_is_kept_as_long_once_a_session_asks_for_more(opened, redis_server):
     store, keys = opened(DAY), redis_server.client
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
@@ -242,7 +233,7 @@ async def test_what_is_remembered_already_is_kept_as_long_once_a_session_asks_fo
     assert min(keys.ttl(key) for key in keys.keys("bandit:{s}:seen:*")) == keys.ttl(bucket)
 
 
-async def test_memory_remembers_a_session_for_as_long_as_it_asks() -> None:
+async def test_memory_remembers_a_session_for_as_long_as_it_asks():
     now = [1000.0]
     store = MemoryStore(StoreOptions(dedupe_window_seconds=10), clock=lambda: now[0])
     await store.create(new_session())
@@ -257,9 +248,7 @@ async def test_memory_remembers_a_session_for_as_long_as_it_asks() -> None:
         )
 
 
-async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(
-    opened: Opened, redis_server: RedisServer
-) -> None:
+async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(opened, redis_server):
     store = opened(DAY)
     await store.create(new_session())
     redis_server.client.hset("bandit:{s}", "buckets", b"nonsense \xff 12=99999999999999999")

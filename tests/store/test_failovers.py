@@ -38,7 +38,7 @@ SAFE = ("--min-replicas", "1", "--workers", "2", "--store-timeout-seconds", "1")
 
 
 @pytest.fixture
-def stack(server_program: str) -> Iterator[ExitStack]:
+def stack(server_program):
     with ExitStack() as stack:
         yield stack
 
@@ -69,9 +69,7 @@ def named(fits: Callable[[str], object]) -> str:
 
 
 @PROCESSES
-def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(
-    stack: ExitStack, tmp_path: Path
-) -> None:
+def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(stack, tmp_path):
     """The new master has no replica, and acknowledges nothing, until the old one follows it."""
     watched = Watched(tmp_path, stack)
     with load(tmp_path, watched.url, "s", *SAFE):
@@ -85,9 +83,7 @@ def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(
 
 @PROCESSES
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.recipes)])
-def test_a_planned_failover_under_load_loses_nothing_acknowledged(
-    stack: ExitStack, tmp_path: Path, replicas: int
-) -> None:
+def test_a_planned_failover_under_load_loses_nothing_acknowledged(stack, tmp_path, replicas):
     """The old master lives on; with two replicas the other one still acknowledges what it accepts."""
     watched = Watched(tmp_path, stack, replicas)
     with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
@@ -99,9 +95,7 @@ def test_a_planned_failover_under_load_loses_nothing_acknowledged(
 
 @PROCESSES
 @pytest.mark.recipes
-def test_replicas_restarted_promoted_and_taken_out_on_purpose_lose_nothing_acknowledged(
-    stack: ExitStack, tmp_path: Path
-) -> None:
+def test_replicas_restarted_promoted_and_taken_out_on_purpose_lose_nothing_acknowledged(stack, tmp_path):
     """As docs/deployment.md says it; the one that is promoted has just returned."""
     watched = Watched(tmp_path, stack, 2, 3)
     with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
@@ -123,8 +117,8 @@ def test_replicas_restarted_promoted_and_taken_out_on_purpose_lose_nothing_ackno
 @PROCESSES
 @pytest.mark.recipes
 def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_master_goes(
-    stack: ExitStack, tmp_path: Path
-) -> None:
+    stack, tmp_path
+):
     """Sentinels set a replica that somebody promoted back to their master; nobody else is asked."""
     watched = Watched(tmp_path, stack, 2)
     with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
@@ -135,9 +129,7 @@ def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_
 
 @PROCESSES
 @pytest.mark.recipes
-def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
-    stack: ExitStack, tmp_path: Path
-) -> None:
+def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(stack, tmp_path):
     cluster = Cluster(tmp_path, stack)
     with load(tmp_path, cluster.url, named(lambda name: cluster.master_of(name) == 0), *SAFE):
         cluster.nodes[0].kill()
@@ -151,9 +143,7 @@ def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
 @PROCESSES
 @pytest.mark.recipes
 @pytest.mark.parametrize("how", [("FORCE",), ("TAKEOVER",), ()], ids=["force", "takeover", "agreed"])
-def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
-    stack: ExitStack, tmp_path: Path, how: tuple[str, ...]
-) -> None:
+def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(stack, tmp_path, how):
     cluster = Cluster(tmp_path, stack)
     with load(tmp_path, cluster.url, named(lambda name: cluster.master_of(name) == 0), *SAFE) as ledgers:
         cluster.nodes[3].client.execute_command("CLUSTER FAILOVER", *how)
@@ -164,7 +154,7 @@ def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
 
 @PROCESSES
 @pytest.mark.recipes
-def test_slots_that_move_under_load_lose_nothing_and_double_nothing(stack: ExitStack, tmp_path: Path) -> None:
+def test_slots_that_move_under_load_lose_nothing_and_double_nothing(stack, tmp_path):
     """The session's slot goes to each of the others in turn, key by key, with calls at every stage of it."""
     cluster = Cluster(tmp_path, stack)
     first, second, third = cluster.nodes[:3]
@@ -219,7 +209,7 @@ PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=20)
 
 @pytest.mark.processes
 @pytest.mark.quick
-async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -> None:
+async def test_a_store_follows_the_master_through_a_failover(watched):
     store = open_store(watched.url, options=PATIENT)
     await store.create(new_session())
     for n in range(20):
@@ -238,7 +228,7 @@ async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -
 
 
 @pytest.mark.processes
-async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(watched: Watched) -> None:
+async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(watched):
     """The old master stays up and takes commits for ten more seconds; the store has left it long before."""
     store = RedisStore(watched.url, PATIENT)
     await store.create(new_session(state=b""))
@@ -285,7 +275,7 @@ def swapping(sentinel: RedisServer) -> bool:
 
 
 @pytest.mark.processes
-async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Watched) -> None:
+async def test_without_a_master_the_store_is_unavailable_and_says_so(watched):
     store = open_store(watched.url.replace("/main", "/other"), options=StoreOptions(retry_seconds=0.1))
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError, match="sentinels are out of reach"):
@@ -294,7 +284,7 @@ async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Wa
     assert time.monotonic() - started < 10
 
 
-def test_an_url_names_sentinels_service_database_and_options() -> None:
+def test_an_url_names_sentinels_service_database_and_options():
     password = quote(SECRET, safe="")
     plain, sentinels, service = plain_url(f"redis+sentinel://u:{password}@a,b:1,[::1]:2/main/3?client_name=x")
 
@@ -304,7 +294,7 @@ def test_an_url_names_sentinels_service_database_and_options() -> None:
 
 
 @pytest.mark.parametrize("bad", ["host:1", "/main", ":hunter#2@h/main", "h:hunter2/main"])
-def test_an_url_without_sentinels_or_service_is_refused(bad: str) -> None:
+def test_an_url_without_sentinels_or_service_is_refused(bad):
     with pytest.raises(ValueError, match="store URL") as caught:
         open_store(f"redis+sentinel://{bad}")
     assert "hunter" not in str(caught.value)
@@ -347,7 +337,7 @@ async def listed(store: Store, limit: int) -> list[str]:
 
 @pytest.mark.processes
 @pytest.mark.quick
-async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> None:
+async def test_sessions_on_every_master_keep_the_contract(cluster):
     store = open_store(cluster.url, options=PATIENT_CLUSTER)
     names = [f"s{n}" for n in range(60)]
     await store.ping()
@@ -371,7 +361,7 @@ async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> N
 
 
 @pytest.mark.processes
-async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(cluster: Cluster) -> None:
+async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(cluster):
     """Each session's events are counted in its state; only what was replicated before the kill is asked for."""
     store = open_store(cluster.url, options=PATIENT_CLUSTER)
     names = [f"s{n}" for n in range(12)]
@@ -408,7 +398,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
     assert set(await listed(store, 5)) == set(names)
 
 
-async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
+async def test_a_cluster_that_is_not_there_is_unavailable():
     store = open_store("redis+cluster://:hunter2@127.0.0.1:1", options=StoreOptions(retry_seconds=0.1))
     with pytest.raises(StoreUnavailableError) as caught:
         await store.ping()
@@ -416,12 +406,12 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize("url", ["redis+sentinel://a:1", "rediss+sentinel://u:p@a,b:1/", "REDIS+Sentinel://a?db=1"])
-def test_an_url_of_sentinels_without_the_name_of_the_master_is_told(url: str) -> None:
+def test_an_url_of_sentinels_without_the_name_of_the_master_is_told(url):
     with pytest.raises(ValueError, match="lacks the sentinels' name of the master"):
         open_store(url)
 
 
 @pytest.mark.parametrize("path", ["/0", "/3", "/x", "/0?client_name=a"])
-def test_a_cluster_has_no_numbered_databases(path: str) -> None:
+def test_a_cluster_has_no_numbered_databases(path):
     with pytest.raises(ValueError, match="a cluster has no numbered databases"):
         open_store(f"redis+cluster://host:1{path}")

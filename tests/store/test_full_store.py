@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture
-async def store(own_redis_server: RedisServer) -> RedisStore:
+async def store(own_redis_server):
     return RedisStore(own_redis_server.url)
 
 
@@ -37,9 +36,7 @@ def leave_room(server: RedisServer, size: int) -> None:
     server.client.config_set("maxmemory", used + size)
 
 
-async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(
-    store: RedisStore, own_redis_server: RedisServer
-) -> None:
+async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(store, own_redis_server):
     await store.create(new_session())
     leave_room(own_redis_server, 200_000)
     await store.ping()
@@ -55,9 +52,7 @@ async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(
     assert await store.commit(commit("a-0", "a-1", state=LARGE)) == Committed()
 
 
-async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through(
-    store: RedisStore, own_redis_server: RedisServer
-) -> None:
+async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through(store, own_redis_server):
     await store.create(new_session())
     leave_room(own_redis_server, 200_000)
     with pytest.raises(StoreFullError):
@@ -69,22 +64,20 @@ async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path):
     with small_disk(tmp_path / "disk", 4 * MEGABYTE) as folder:
         yield folder
 
 
 @pytest.fixture(params=["always", "everysec"])
-def embedded(request: pytest.FixtureRequest, disk: Path) -> Iterator[EmbeddedServer]:
+def embedded(request, disk):
     server = EmbeddedServer(disk, fsync=request.param, binary=Path(program(WHEEL)))
     server.start()
     yield server
     server.stop()
 
 
-async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
-    embedded: EmbeddedServer, disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(embedded, disk, caplog):
     folder = data_folder(embedded.url, disk)
     assert folder == disk
     opened = RedisStore(embedded.url, StoreOptions(data_folder=folder))
@@ -117,7 +110,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
 
 
 @pytest.mark.parametrize("name", ["data", pytest.param("x" * 120, marks=pytest.mark.slow)])
-def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk: Path, name: str) -> None:
+def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk, name):
     """Tries that fail keep the folder and the URL, which workers know."""
     server = EmbeddedServer(disk / name, binary=Path(program(WHEEL)))
     server.start()
@@ -141,7 +134,7 @@ def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(
     server.stop()
 
 
-def test_a_folder_on_a_full_disk_is_refused_until_there_is_room(disk: Path) -> None:
+def test_a_folder_on_a_full_disk_is_refused_until_there_is_room(disk):
     (disk / "data").mkdir()
     filler = fill(disk, 0)
     server = EmbeddedServer(disk / "data", binary=Path(program(WHEEL)))
@@ -154,7 +147,7 @@ def test_a_folder_on_a_full_disk_is_refused_until_there_is_room(disk: Path) -> N
 
 
 @pytest.mark.processes
-def test_a_service_outlives_a_full_disk_that_ended_its_server(disk: Path) -> None:
+def test_a_service_outlives_a_full_disk_that_ended_its_server(disk):
     with RunningService(disk, "--store-url", "embedded:") as service, service.client() as client:
         session = create(client)
         (server,) = service.children("unixsocket")
@@ -169,7 +162,7 @@ def test_a_service_outlives_a_full_disk_that_ended_its_server(disk: Path) -> Non
         assert client.post(f"/v1/sessions/{session}/act").json()["slot"] == 1
 
 
-def test_only_the_embedded_store_has_a_folder(tmp_path: Path) -> None:
+def test_only_the_embedded_store_has_a_folder(tmp_path):
     own = EmbeddedServer(tmp_path)
     long = EmbeddedServer(tmp_path / ("x" * 100))
 

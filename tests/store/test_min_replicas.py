@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ def in_step(master: RedisServer, replicas: int = 1) -> bool:
 
 
 @pytest.fixture
-def redis_server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
+def redis_server(server_program, tmp_path):
     (tmp_path / "master").mkdir()
     with closing(RedisServer(tmp_path / "master", "--repl-diskless-sync-delay", "0")) as server:
         yield server.start()
@@ -43,7 +42,7 @@ def redis_server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def replica(tmp_path: Path, redis_server: RedisServer) -> Iterator[RedisServer]:
+def replica(tmp_path, redis_server):
     with closing(RedisServer(tmp_path, "--replicaof", f"127.0.0.1 {redis_server.port}")) as server:
         server.start()
         wait_until(lambda: in_step(redis_server))
@@ -51,16 +50,16 @@ def replica(tmp_path: Path, redis_server: RedisServer) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> RedisStore:
+async def store(redis_server):
     return RedisStore(redis_server.url, PATIENT)
 
 
 @pytest.fixture
-async def hasty_store(redis_server: RedisServer) -> RedisStore:
+async def hasty_store(redis_server):
     return RedisStore(redis_server.url, OPTIONS)
 
 
-async def test_what_is_acknowledged_is_on_the_replica(store: RedisStore, replica: RedisServer) -> None:
+async def test_what_is_acknowledged_is_on_the_replica(store, replica):
     await store.ping()
     await store.create(new_session())
     for n in range(50):
@@ -88,9 +87,7 @@ CALLS: tuple[Callable[[Store], Awaitable[object]], ...] = (
 
 
 @pytest.mark.slow
-async def test_nothing_is_acknowledged_while_the_replica_hangs(
-    store: RedisStore, hasty_store: RedisStore, replica: RedisServer
-) -> None:
+async def test_nothing_is_acknowledged_while_the_replica_hangs(store, hasty_store, replica):
     """A commit that was refused counts once after all, and is acknowledged when it is on the replica."""
     await store.create(new_session(answer=(digest("k"), b"created")))
     replica.freeze()
@@ -108,9 +105,7 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(
 
 
 @pytest.mark.slow
-async def test_another_worker_acknowledges_nothing_either(
-    store: RedisStore, hasty_store: RedisStore, replica: RedisServer, redis_server: RedisServer
-) -> None:
+async def test_another_worker_acknowledges_nothing_either(store, hasty_store, replica, redis_server):
     """Its connection wrote nothing: duplicates, replays, confirmations and sessions found wait all the same."""
     await store.create(new_session(answer=(digest("k"), b"created")))
     replica.freeze()
@@ -126,9 +121,7 @@ async def test_another_worker_acknowledges_nothing_either(
     replica.thaw()
 
 
-async def test_a_full_server_still_confirms(
-    store: RedisStore, replica: RedisServer, redis_server: RedisServer
-) -> None:
+async def test_a_full_server_still_confirms(store, replica, redis_server):
     """What an answer without changes writes for WAIT is let through where other writes are refused."""
     await store.create(new_session())
     redis_server.client.config_set("maxmemory", 1)
@@ -139,9 +132,7 @@ async def test_a_full_server_still_confirms(
     assert redis_server.client.dbsize() == replica.client.dbsize() == 1
 
 
-async def test_answers_without_changes_leave_no_key(
-    store: RedisStore, replica: RedisServer, redis_server: RedisServer
-) -> None:
+async def test_answers_without_changes_leave_no_key(store, replica, redis_server):
     await store.create(new_session())
     await store.commit(commit("a-0", None))
     await store.ping()
@@ -151,9 +142,7 @@ async def test_answers_without_changes_leave_no_key(
 
 
 @pytest.mark.slow
-async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
-    store: RedisStore, hasty_store: RedisStore, replica: RedisServer, redis_server: RedisServer
-) -> None:
+async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(store, hasty_store, replica, redis_server):
     await store.create(new_session())
     replica.kill()
     started = asyncio.get_running_loop().time()
@@ -168,7 +157,7 @@ async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
     assert replica.client.hget("bandit:{s}", "version") == b"a-2"
 
 
-async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> None:
+async def test_without_the_setting_nobody_waits(redis_server):
     store = RedisStore(redis_server.url)
     await store.create(new_session())
 
@@ -176,7 +165,7 @@ async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> No
 
 
 @pytest.mark.processes
-async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
+async def test_a_failover_loses_nothing_acknowledged(watched):
     """The master dies while commits are under way, without a pause for the replica to catch up."""
     await asyncio.to_thread(wait_until, lambda: in_step(watched.master))
     store = RedisStore(watched.url, StoreOptions(min_replicas=1, reply_seconds=5, retry_seconds=0.5))
@@ -205,9 +194,7 @@ def sees_one_down(sentinel: RedisServer) -> bool:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("by", "how"), [("sentinels", "kill"), ("sentinels", "freeze"), ("redis", "kill")])
-async def test_a_replica_that_is_gone_for_good_is_let_go_in_seconds(
-    server_program: str, tmp_path: Path, by: str, how: str
-) -> None:
+async def test_a_replica_that_is_gone_for_good_is_let_go_in_seconds(server_program, tmp_path, by, how):
     """With sentinels in 3 seconds from when most call it down; without them its master alone knows."""
     with ExitStack() as stack:
         watched = await asyncio.to_thread(Watched, tmp_path, stack, 2, 3)
@@ -234,9 +221,7 @@ async def commits_go_on(store: Store, agreed: Callable[[], bool]) -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("how", ["kill", "freeze"])
-async def test_a_clusters_replica_that_is_gone_for_good_is_let_go_in_seconds(
-    server_program: str, tmp_path: Path, how: str
-) -> None:
+async def test_a_clusters_replica_that_is_gone_for_good_is_let_go_in_seconds(server_program, tmp_path, how):
     """In 3 seconds from when most masters call it failed."""
     with ExitStack() as stack:
         cluster = await asyncio.to_thread(Cluster, tmp_path, stack)
@@ -288,20 +273,20 @@ class WatchedServer:
         return await self.watch.needed(self)  # type: ignore[arg-type]
 
 
-def test_replicas_that_sync_or_are_silent_do_not_count() -> None:
+def test_replicas_that_sync_or_are_silent_do_not_count():
     assert replicas_in(info()) == {}
     found = replicas_in(info((1, "online", 0), (2, "wait_bgsave", 0), (3, "online", 4)))
     assert list(found.values()) == [0, float("inf"), 4]
 
 
-def test_what_most_masters_of_a_cluster_can_not_reach_is_down() -> None:
+def test_what_most_masters_of_a_cluster_can_not_reach_is_down():
     line = "07c37 10.0.0.{0}:6379@16379{1} {2} 67ed2 1426238317239 1426238316232 4 connected 0-99\n"
     flags = ("slave", "slave,fail?", "slave,fail", "master,fail", "myself,slave", "slave,fail,nofailover")
     nodes = "".join(line.format(n, ",host" * (n % 2), each) for n, each in enumerate(flags))
     assert failed_in(nodes.encode()) == [("10.0.0.2", 6379), ("10.0.0.5", 6379)]
 
 
-async def test_all_attached_replicas_are_needed_and_one_that_left_is_missed_for_a_time() -> None:
+async def test_all_attached_replicas_are_needed_and_one_that_left_is_missed_for_a_time():
     seen = WatchedServer()
     assert await seen.needed() == 2
     del seen.replicas[2]
@@ -317,7 +302,7 @@ async def test_all_attached_replicas_are_needed_and_one_that_left_is_missed_for_
     assert await seen.needed(3600) == 2
 
 
-async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master() -> None:
+async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master():
     seen = WatchedServer()
     await seen.needed()
     del seen.replicas[2]
@@ -330,7 +315,7 @@ async def test_it_is_missed_as_long_as_the_sentinels_do_not_name_this_master() -
 
 
 @pytest.mark.parametrize("how", ["leaves", "freezes"])
-async def test_one_that_sentinels_call_down_is_let_go_soon_and_no_other(how: str) -> None:
+async def test_one_that_sentinels_call_down_is_let_go_soon_and_no_other(how):
     seen = WatchedServer()
     await seen.needed()
     del seen.replicas[2]
@@ -344,7 +329,7 @@ async def test_one_that_sentinels_call_down_is_let_go_soon_and_no_other(how: str
     assert await seen.needed() == 2
 
 
-async def test_without_sentinels_one_that_is_not_listed_is_let_go_soon_and_a_silent_one_late() -> None:
+async def test_without_sentinels_one_that_is_not_listed_is_let_go_soon_and_a_silent_one_late():
     seen = WatchedServer(has_sentinels=False)
     await seen.needed()
     seen.replicas[2] = (2, "online", 4)
@@ -356,7 +341,7 @@ async def test_without_sentinels_one_that_is_not_listed_is_let_go_soon_and_a_sil
 
 
 @pytest.mark.parametrize("was", ["missed", "let go"])
-async def test_one_that_returned_and_left_again_between_two_looks_is_missed_anew(was: str) -> None:
+async def test_one_that_returned_and_left_again_between_two_looks_is_missed_anew(was):
     """It may have been promoted; the master has counted one more synchronisation."""
     seen = WatchedServer(has_sentinels=False)
     await seen.needed()
@@ -370,7 +355,7 @@ async def test_one_that_returned_and_left_again_between_two_looks_is_missed_anew
     assert await seen.needed(0.5) == 1
 
 
-async def test_it_looks_once_a_second_and_at_each_call_while_one_is_away() -> None:
+async def test_it_looks_once_a_second_and_at_each_call_while_one_is_away():
     seen = WatchedServer()
     for _ in range(5):
         await seen.needed(0.1)
@@ -384,7 +369,7 @@ async def test_it_looks_once_a_second_and_at_each_call_while_one_is_away() -> No
     assert seen.asked == 6
 
 
-async def test_a_new_one_counts_as_soon_as_it_is_there_and_is_missed_if_it_leaves_at_once() -> None:
+async def test_a_new_one_counts_as_soon_as_it_is_there_and_is_missed_if_it_leaves_at_once():
     """Behind a failover the old master synchronises, and may be ordered to take over again within a second."""
     seen = WatchedServer(has_sentinels=False)
     del seen.replicas[2]

@@ -13,9 +13,7 @@ from service.store.base import ArmCounts, Committed, Conflict, Known, NotFound, 
 from service.store.redis import scripts
 from service.store.redis.connection import LARGE_BYTES
 from service.store.redis.store import RedisStore
-from tests.support.cluster import Cluster
 from tests.support.real_redis import RedisServer
-from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session, version
 from tests.support.waiting import until, wait_until
 
@@ -48,7 +46,7 @@ def kept(server: RedisServer) -> dict[bytes, tuple[Any, int]]:
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> RedisStore:
+async def store(redis_server):
     """A store whose session has a commit of writer a, with an event id, a record and counts."""
     opened = RedisStore(redis_server.url)
     await opened.create(new_session())
@@ -57,7 +55,7 @@ async def store(redis_server: RedisServer) -> RedisStore:
 
 
 @pytest.mark.parametrize("idle", [None, 60_000])
-async def test_it_writes_what_the_long_way_writes(redis_server: RedisServer, idle: int | None) -> None:
+async def test_it_writes_what_the_long_way_writes(redis_server, idle):
     """Two sessions with the same commits, of which one is always forgotten."""
     counted = list[int]()
     store = RedisStore(redis_server.url, StoreOptions(on_plain_commit=lambda: counted.append(1)))
@@ -100,7 +98,7 @@ async def test_it_writes_what_the_long_way_writes(redis_server: RedisServer, idl
     assert idle or times[0] == times[1]
 
 
-async def test_ids_count_in_every_bucket_that_lives(redis_server: RedisServer) -> None:
+async def test_ids_count_in_every_bucket_that_lives(redis_server):
     """Buckets of other windows too, and after a clock was set back."""
     other = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=3600))
     store = RedisStore(redis_server.url)
@@ -120,7 +118,7 @@ async def test_ids_count_in_every_bucket_that_lives(redis_server: RedisServer) -
     assert all(0 < redis_server.client.pttl(key) < 10**9 for key in buckets)
 
 
-async def test_a_known_id_keeps_its_value(store: RedisStore) -> None:
+async def test_a_known_id_keeps_its_value(store):
     one = {"event_ids": [digest("v")], "values": {digest("v"): b"value"}}
     assert await store.commit(commit("a-1", "a-2", **one)) == Committed()
 
@@ -168,9 +166,7 @@ def retyped(server: RedisServer, key: str) -> None:
 
 
 @pytest.mark.parametrize("reason", OTHER)
-async def test_whatever_is_not_as_it_was_is_left_to_the_long_way(
-    own_redis_server: RedisServer, reason: str
-) -> None:
+async def test_whatever_is_not_as_it_was_is_left_to_the_long_way(own_redis_server, reason):
     """The try writes nothing, and the outcome is that of the long way, which writes nothing either."""
     damage, fields, expected = OTHER[reason]
     store = RedisStore(own_redis_server.url, StoreOptions(retry_seconds=0.1))
@@ -193,9 +189,7 @@ async def test_whatever_is_not_as_it_was_is_left_to_the_long_way(
     assert kept(own_redis_server) == before
 
 
-async def test_counts_that_somebody_changed_are_left_to_the_long_way(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_counts_that_somebody_changed_are_left_to_the_long_way(store, redis_server):
     plain = tried(store)
     redis_server.client.hset(FIELD, "#0", b"\xa1x")
 
@@ -223,7 +217,7 @@ async def test_counts_that_somebody_changed_are_left_to_the_long_way(
     ],
     ids=lambda fields: next(iter(fields)),
 )
-async def test_what_is_rare_is_not_tried(store: RedisStore, fields: dict[str, Any]) -> None:
+async def test_what_is_rare_is_not_tried(store, fields):
     plain = tried(store)
 
     given = {"to": "a-2"} | fields
@@ -232,7 +226,7 @@ async def test_what_is_rare_is_not_tried(store: RedisStore, fields: dict[str, An
     assert plain == []
 
 
-async def test_a_large_commit_goes_the_long_way(store: RedisStore) -> None:
+async def test_a_large_commit_goes_the_long_way(store):
     plain = tried(store)
     assert await store.commit(commit("a-1", "a-2", state=bytes(LARGE_BYTES))) == Committed()
     assert await store.commit(commit("a-2", "a-3")) == Committed()
@@ -240,9 +234,7 @@ async def test_a_large_commit_goes_the_long_way(store: RedisStore) -> None:
     assert plain == [False, True]
 
 
-async def test_a_session_keeps_its_deadline_where_a_commit_leaves_it(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_a_session_keeps_its_deadline_where_a_commit_leaves_it(store, redis_server):
     await store.create(new_session("t", idle_ttl_ms=60_000))
     plain = tried(store)
     for n in range(3):
@@ -252,7 +244,7 @@ async def test_a_session_keeps_its_deadline_where_a_commit_leaves_it(
     assert 0 < redis_server.client.pttl("bandit:{t}") <= 60_000
 
 
-async def test_in_the_next_bucket_the_long_way_begins_it(redis_server: RedisServer) -> None:
+async def test_in_the_next_bucket_the_long_way_begins_it(redis_server):
     """Buckets are a quarter of a second wide here."""
     store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=1))
     plain, ids = tried(store), []
@@ -273,7 +265,7 @@ async def test_in_the_next_bucket_the_long_way_begins_it(redis_server: RedisServ
 
 
 @pytest.mark.parametrize("cuts", [["request"], ["reply"], ["reply", "reply"], ["half_request"]])
-async def test_a_try_that_is_cut_off_counts_once(redis_server: RedisServer, cuts: list[Any]) -> None:
+async def test_a_try_that_is_cut_off_counts_once(redis_server, cuts):
     with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session())
@@ -290,9 +282,7 @@ async def test_a_try_that_is_cut_off_counts_once(redis_server: RedisServer, cuts
         assert counts.rows == [ArmCounts(1, 0.1)]
 
 
-async def test_a_frozen_server_takes_no_more_time_than_retries_may_and_its_late_copy_is_found(
-    own_redis_server: RedisServer,
-) -> None:
+async def test_a_frozen_server_takes_no_more_time_than_retries_may_and_its_late_copy_is_found(own_redis_server):
     store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, retry_seconds=0.3))
     await store.create(new_session())
     for n in range(2):
@@ -322,7 +312,7 @@ async def test_a_frozen_server_takes_no_more_time_than_retries_may_and_its_late_
 
 
 @pytest.mark.processes
-async def test_a_cluster_goes_it_at_the_master_of_each_session(cluster: Cluster) -> None:
+async def test_a_cluster_goes_it_at_the_master_of_each_session(cluster):
     store = RedisStore(cluster.url)
     names = [f"s{n}" for n in range(12)]
     for name in names:
@@ -337,7 +327,7 @@ async def test_a_cluster_goes_it_at_the_master_of_each_session(cluster: Cluster)
 
 
 @pytest.mark.processes
-async def test_sentinels_and_replicas_do_not_stand_in_its_way(watched: Watched) -> None:
+async def test_sentinels_and_replicas_do_not_stand_in_its_way(watched):
     """But for one commit a second, before which the sentinels are asked."""
     for options in (StoreOptions(), StoreOptions(min_replicas=1, replica_seconds=10, reply_seconds=20)):
         store = RedisStore(watched.url, options)

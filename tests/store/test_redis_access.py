@@ -2,9 +2,7 @@
 
 import re
 import traceback
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -31,7 +29,7 @@ SECRET = "p@s:s/w%rd#?&=+ ü\"'"
 
 
 @pytest.fixture
-def guarded_server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
+def guarded_server(server_program, tmp_path):
     server = RedisServer(tmp_path).start()
     server.client.config_set("requirepass", SECRET)
     server.client.execute_command("AUTH", SECRET)
@@ -43,13 +41,13 @@ def url(server: RedisServer, user: str = "", password: str = SECRET) -> str:
     return f"redis://{user}:{quote(password, safe='')}@127.0.0.1:{server.port}/0"
 
 
-async def test_any_password_works_when_it_is_percent_encoded(guarded_server: RedisServer) -> None:
+async def test_any_password_works_when_it_is_percent_encoded(guarded_server):
     store = RedisStore(url(guarded_server))
     await store.ping()
     assert (await store.create(new_session())).version == "a-0"
 
 
-async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: RedisServer) -> None:
+async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server):
     for address, reason in [
         (url(guarded_server, password="secret-" + SECRET), "credentials: .*invalid"),
         (guarded_server.url, "credentials: .*required"),
@@ -62,7 +60,7 @@ async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: Re
         assert "secret-" not in told
 
 
-async def test_a_user_without_a_needed_command_is_told_so(guarded_server: RedisServer) -> None:
+async def test_a_user_without_a_needed_command_is_told_so(guarded_server):
     guarded_server.client.execute_command("ACL", "SETUSER", "small", "on", f">{SECRET}", "~*", "+@all", "-hset")
     store = RedisStore(url(guarded_server, "small"))
     with pytest.raises(StoreUnavailableError, match="permission"):
@@ -89,7 +87,7 @@ async def test_a_user_without_a_needed_command_is_told_so(guarded_server: RedisS
         "",
     ],
 )
-def test_an_url_that_makes_no_sense_is_refused_without_showing_it(bad: str) -> None:
+def test_an_url_that_makes_no_sense_is_refused_without_showing_it(bad):
     for check in (open_store, check_url):
         with pytest.raises(ValueError, match="store") as caught:
             check(bad)
@@ -100,23 +98,23 @@ def test_an_url_that_makes_no_sense_is_refused_without_showing_it(bad: str) -> N
 @pytest.mark.parametrize(
     "url", ["redis://:hidden@a:{}/0", "rediss://a:{}", "redis+cluster://a:1,b:{}", "redis+sentinel://a:{},b/c"]
 )
-def test_a_port_that_is_none_is_told(url: str, port: str) -> None:
+def test_a_port_that_is_none_is_told(url, port):
     with pytest.raises(ValueError, match="a port in the store URL is not one of 1 to 65535") as error:
         open_store(url.format(port))
     assert "hidden" not in str(error.value)
 
 
 @given(st.from_regex(PLAIN_URL, fullmatch=True))
-def test_every_url_that_is_not_read_before_it_is_opened_can_be_opened(url: str) -> None:
+def test_every_url_that_is_not_read_before_it_is_opened_can_be_opened(url):
     open_store(url)
 
 
-def test_an_embedded_url_is_the_parents_business() -> None:
+def test_an_embedded_url_is_the_parents_business():
     with pytest.raises(ValueError, match="parent"):
         open_store("embedded:")
 
 
-async def test_nothing_listens_there(tmp_path: Path) -> None:
+async def test_nothing_listens_there(tmp_path):
     for address in ("redis://:hunter2@127.0.0.1:1/0", f"unix://{quote(str(tmp_path))}/none.sock?password=hunter2"):
         store = open_store(address)
         with pytest.raises(StoreUnavailableError, match="no connection") as caught:
@@ -178,7 +176,7 @@ async def needs(server: RedisServer, url: str, where: str, refusal: str) -> None
     await use(url)
 
 
-def test_every_command_of_a_script_is_among_the_shipped_rights() -> None:
+def test_every_command_of_a_script_is_among_the_shipped_rights():
     scripts = [path.read_text() for path in (ROOT / "service/store/redis/lua").rglob("*.lua")]
     commands = {f"+{name.lower()}" for text in scripts for name in re.findall(r"redis\.p?call\(\s*'(\w+)'", text)}
     missing = commands - set(SHIPPED)
@@ -187,23 +185,23 @@ def test_every_command_of_a_script_is_among_the_shipped_rights() -> None:
     assert not missing, f"docker-compose.yml: the line of the user bandit lacks {sorted(missing)}"
 
 
-async def test_the_shipped_rights_are_enough_for_a_server(own_redis_server: RedisServer) -> None:
+async def test_the_shipped_rights_are_enough_for_a_server(own_redis_server):
     allow(own_redis_server)
     await use(f"redis://small:secret@127.0.0.1:{own_redis_server.port}/0")
 
 
-async def test_another_database_needs_one_more(own_redis_server: RedisServer) -> None:
+async def test_another_database_needs_one_more(own_redis_server):
     url = f"redis://small:secret@127.0.0.1:{own_redis_server.port}/1"
     await needs(own_redis_server, url, "another database than 0", r"NOPERM.*select|Invalid Database")
 
 
-async def test_another_prefix_needs_its_keys(own_redis_server: RedisServer) -> None:
+async def test_another_prefix_needs_its_keys(own_redis_server):
     allow(own_redis_server, *ADDED["`BANDIT_KEY_PREFIX=shop`"])
     await use(f"redis://small:secret@127.0.0.1:{own_redis_server.port}/0", prefix="shop")
 
 
 @pytest.mark.slow
-async def test_a_cluster_needs_its_map(server_program: str, tmp_path: Path) -> None:
+async def test_a_cluster_needs_its_map(server_program, tmp_path):
     server = RedisServer(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port())).start()
     try:
         server.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
@@ -215,7 +213,7 @@ async def test_a_cluster_needs_its_map(server_program: str, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-async def test_sentinels_need_lists_of_their_own(server_program: str, tmp_path: Path) -> None:
+async def test_sentinels_need_lists_of_their_own(server_program, tmp_path):
     with ExitStack() as stack:
         watched = Watched(tmp_path, stack)
         allow(watched.master)
@@ -235,12 +233,12 @@ HASTY = StoreOptions(retry_seconds=0.1)
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
+def authority(tmp_path):
     return Authority(tmp_path / "authority")
 
 
 @pytest.fixture
-def tls_server(tmp_path: Path, authority: Authority) -> Iterator[RedisServer]:
+def tls_server(tmp_path, authority):
     tls_server = TlsServer(tmp_path / "tls_server", authority)
     tls_server.start()
     tls_server.client.config_set("requirepass", TLS_SECRET)
@@ -258,13 +256,13 @@ async def serves(store: Store, session_id: str = "s") -> None:
     assert await store.commit(commit("a-0", "a-1", session_id=session_id, event_ids=[digest(1)])) == Committed()
 
 
-async def test_a_server_is_trusted_by_its_own_authority(tls_server: RedisServer, authority: Authority) -> None:
+async def test_a_server_is_trusted_by_its_own_authority(tls_server, authority):
     store = open_store(f"{with_password(tls_server)}?{authority.option}")
     await serves(store)
 
 
 @pytest.mark.servers("redis-server")
-async def test_another_authority_is_told_without_the_password(tls_server: RedisServer, tmp_path: Path) -> None:
+async def test_another_authority_is_told_without_the_password(tls_server, tmp_path):
     other = Authority(tmp_path / "other")
     store = open_store(f"{with_password(tls_server)}?{other.option}", options=HASTY)
     with pytest.raises(StoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED") as caught:
@@ -274,9 +272,7 @@ async def test_another_authority_is_told_without_the_password(tls_server: RedisS
 
 
 @pytest.mark.servers("redis-server")
-def test_a_service_that_does_not_trust_its_store_says_so_at_the_start(
-    tls_server: RedisServer, tmp_path: Path
-) -> None:
+def test_a_service_that_does_not_trust_its_store_says_so_at_the_start(tls_server, tmp_path):
     other = Authority(tmp_path / "other")
     with RunningService(tmp_path, "--store-url", f"{with_password(tls_server)}?{other.option}") as service:
         wait_until(lambda: any("CERTIFICATE_VERIFY_FAILED" in message for message in service.messages()))
@@ -288,7 +284,7 @@ def test_a_service_that_does_not_trust_its_store_says_so_at_the_start(
 
 @pytest.mark.servers("redis-server")
 @pytest.mark.parametrize("name", ["localhost", "elsewhere"])
-def test_a_service_checks_the_name_in_its_url(tmp_path: Path, name: str) -> None:
+def test_a_service_checks_the_name_in_its_url(tmp_path, name):
     """The name, not the address that a worker finds for it, is in the certificate."""
     authority = Authority(tmp_path / "authority", f"DNS:{name}")
     tls_server = TlsServer(tmp_path / "tls_server", authority)
@@ -312,7 +308,7 @@ def test_a_service_checks_the_name_in_its_url(tmp_path: Path, name: str) -> None
     ],
 )
 @pytest.mark.parametrize("kind", ["rediss://{}", "rediss+sentinel://{}/main", "rediss+cluster://{}"])
-def test_files_and_options_that_cannot_be_used_are_told_at_once(kind: str, options: str, told: str) -> None:
+def test_files_and_options_that_cannot_be_used_are_told_at_once(kind, options, told):
     address = f"{kind.format(':hunter2@host')}?{options.format(here=quote(__file__, safe=''))}"
     with pytest.raises(ValueError, match=told) as caught:
         open_store(address)
@@ -320,13 +316,13 @@ def test_files_and_options_that_cannot_be_used_are_told_at_once(kind: str, optio
     assert "hunter" not in str(caught.value)
 
 
-def test_options_of_tls_without_tls_are_refused() -> None:
+def test_options_of_tls_without_tls_are_refused():
     with pytest.raises(ValueError, match="rediss"):
         open_store("redis://host?ssl_ca_certs=x")
 
 
 @pytest.mark.servers("redis-server")
-async def test_sentinels_and_their_master_speak_tls(tmp_path: Path, authority: Authority) -> None:
+async def test_sentinels_and_their_master_speak_tls(tmp_path, authority):
     with ExitStack() as stack:
         master = TlsServer(tmp_path / "master", authority)
         stack.callback(master.close)
@@ -346,7 +342,7 @@ async def test_sentinels_and_their_master_speak_tls(tmp_path: Path, authority: A
 
 
 @pytest.mark.servers("redis-server")
-async def test_masters_of_a_cluster_are_found_over_tls(tmp_path: Path, authority: Authority) -> None:
+async def test_masters_of_a_cluster_are_found_over_tls(tmp_path, authority):
     """Only the first of two is named; it tells of the other one's TLS port."""
     with ExitStack() as stack:
         nodes = []

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
@@ -28,13 +27,11 @@ QUICK = StoreOptions(reply_seconds=0.2, retry_seconds=3)
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> RedisStore:
+async def store(redis_server):
     return RedisStore(redis_server.url)
 
 
-async def test_connections_that_the_server_closed_are_replaced_unseen(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_connections_that_the_server_closed_are_replaced_unseen(store, redis_server):
     await store.create(new_session())
     for n in range(50):
         redis_server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -46,7 +43,7 @@ async def test_connections_that_the_server_closed_are_replaced_unseen(
 
 
 @pytest.mark.parametrize("cuts", [["request"], ["reply"], ["reply", "reply", "request"]])
-async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServer, cuts: list[str]) -> None:
+async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server, cuts):
     with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session())
@@ -60,7 +57,7 @@ async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServ
         assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)])) == Committed()
 
 
-async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisServer) -> None:
+async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server):
     with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session("other"))
@@ -70,7 +67,7 @@ async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisSe
         assert proxy.cut == 1
 
 
-async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server: RedisServer) -> None:
+async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server):
     with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session())
@@ -83,7 +80,7 @@ async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server:
         assert await store.delete("s") is False
 
 
-async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_server: RedisServer) -> None:
+async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_server):
     """The server stalls for longer than the timeout, then works off every copy it was sent."""
     store = RedisStore(redis_server.url, QUICK)
     await store.create(new_session())
@@ -98,7 +95,7 @@ async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_ser
     assert calls > 6
 
 
-async def test_flushed_scripts_are_sent_again(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_flushed_scripts_are_sent_again(store, redis_server):
     await store.create(new_session())
     for n in range(20):
         redis_server.client.script_flush()
@@ -106,7 +103,7 @@ async def test_flushed_scripts_are_sent_again(store: RedisStore, redis_server: R
         assert await version(store) == f"a-{n + 1}"
 
 
-async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server: RedisServer) -> None:
+async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server):
     """1,500 calls cancelled after a random part of a stalled reply, beside steady ones (seed 7)."""
     chance = random.Random(7)
     store = RedisStore(redis_server.url, StoreOptions(max_connections=4, pool_wait_seconds=20))
@@ -136,7 +133,7 @@ async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server: Redis
     assert await asyncio.gather(*(version(store, name) for name in names)) == ["a-0"] * 20
 
 
-async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) -> None:
+async def test_a_cancelled_commit_can_be_asked_about(redis_server):
     store = RedisStore(redis_server.url)
     await store.create(new_session())
     redis_server.client.execute_command("CLIENT", "PAUSE", 300, "ALL")
@@ -147,9 +144,7 @@ async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) 
     assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
 
 
-def test_uvloops_own_error_of_a_lost_connection_is_one(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uvloops_own_error_of_a_lost_connection_is_one(redis_server, monkeypatch):
     """Under uvloop a connection that is lost just before it is written to raises no OSError."""
     lost = []
     connect = Connection.on_connect_check_health
@@ -180,15 +175,13 @@ ECHO = [packed(("ECHO", str(n))) for n in range(1000)]
 
 
 @pytest.fixture
-async def pipeline(redis_server: RedisServer) -> AsyncIterator[Pipeline]:
+async def pipeline(redis_server):
     opened = await Pipeline.open({"host": "127.0.0.1", "port": redis_server.port}, 5)
     yield opened
     opened.close()
 
 
-async def test_commands_of_one_turn_leave_in_one_write_and_replies_keep_their_order(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_commands_of_one_turn_leave_in_one_write_and_replies_keep_their_order(pipeline, monkeypatch):
     writes, write = [], pipeline._transport.writelines
     monkeypatch.setattr(pipeline._transport, "writelines", lambda data: (writes.append(data), write(data)))
 
@@ -198,7 +191,7 @@ async def test_commands_of_one_turn_leave_in_one_write_and_replies_keep_their_or
     assert writes == [ECHO]
 
 
-async def test_an_error_is_that_of_its_own_call(pipeline: Pipeline) -> None:
+async def test_an_error_is_that_of_its_own_call(pipeline):
     first, wrong, last = map(pipeline.send, (ECHO[1], packed(("ECHO",)), ECHO[2]))
 
     with pytest.raises(ResponseError, match="wrong number"):
@@ -207,7 +200,7 @@ async def test_an_error_is_that_of_its_own_call(pipeline: Pipeline) -> None:
     assert pipeline.is_open
 
 
-async def test_a_reply_that_belongs_to_no_call_ends_the_connection(pipeline: Pipeline) -> None:
+async def test_a_reply_that_belongs_to_no_call_ends_the_connection(pipeline):
     """After it no reply could be trusted to be that of its call."""
     assert await pipeline.send(ECHO[1] + ECHO[2]) == b"1"
     await asyncio.to_thread(wait_until, lambda: not pipeline.is_open)
@@ -216,7 +209,7 @@ async def test_a_reply_that_belongs_to_no_call_ends_the_connection(pipeline: Pip
         await pipeline.send(ECHO[3])
 
 
-async def test_a_retired_connection_ends_with_its_last_reply(pipeline: Pipeline) -> None:
+async def test_a_retired_connection_ends_with_its_last_reply(pipeline):
     replies = [pipeline.send(command) for command in ECHO]
     pipeline.retire()
 
@@ -224,7 +217,7 @@ async def test_a_retired_connection_ends_with_its_last_reply(pipeline: Pipeline)
     assert pipeline._transport.is_closing()
 
 
-def test_a_connection_that_was_just_lost_takes_no_call_under_uvloop(redis_server: RedisServer) -> None:
+def test_a_connection_that_was_just_lost_takes_no_call_under_uvloop(redis_server):
     """Before its loop has told the connection, uvloop would raise no OSError."""
 
     async def scenario() -> None:
@@ -267,9 +260,7 @@ def cut(server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("harm", [killed, stopped, pytest.param(frozen, marks=pytest.mark.slow), cut])
-async def test_what_was_under_way_is_acknowledged_once(
-    own_redis_server: RedisServer, harm: Callable[[RedisServer], None]
-) -> None:
+async def test_what_was_under_way_is_acknowledged_once(own_redis_server, harm):
     store = await store_with_sessions(own_redis_server.url, PATIENT)
     load = Load(store)
     await load.more()
@@ -285,7 +276,7 @@ async def test_what_was_under_way_is_acknowledged_once(
 
 
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
-async def test_no_call_is_left_without_an_end(own_redis_server: RedisServer, harm: str) -> None:
+async def test_no_call_is_left_without_an_end(own_redis_server, harm):
     store = await store_with_sessions(own_redis_server.url, IMPATIENT[harm])
     own_redis_server.client.execute_command("CLIENT", "PAUSE", 60_000, "ALL")
     calls = [asyncio.create_task(store.commit(commit("a-0", "a-1", session_id=name))) for name in NAMES]
@@ -300,7 +291,7 @@ async def test_no_call_is_left_without_an_end(own_redis_server: RedisServer, har
     assert all(isinstance(end, StoreUnavailableError) and reason in str(end) for end in ends)
 
 
-async def test_a_deletion_among_others_that_was_sent_is_not_sent_again(redis_server: RedisServer) -> None:
+async def test_a_deletion_among_others_that_was_sent_is_not_sent_again(redis_server):
     with CuttingProxy(redis_server.port) as proxy:
         store = await store_with_sessions(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session("gone"))
@@ -314,7 +305,7 @@ async def test_a_deletion_among_others_that_was_sent_is_not_sent_again(redis_ser
         assert outcomes == [Committed()] * len(NAMES)
 
 
-async def test_a_deletion_that_was_not_sent_is_tried_again(own_redis_server: RedisServer) -> None:
+async def test_a_deletion_that_was_not_sent_is_tried_again(own_redis_server):
     store = await store_with_sessions(own_redis_server.url, PATIENT)
     own_redis_server.stop()
     shared = store._client._server._shared
@@ -325,7 +316,7 @@ async def test_a_deletion_that_was_not_sent_is_tried_again(own_redis_server: Red
     assert await deletion is True
 
 
-async def test_callers_that_leave_keep_their_place(redis_server: RedisServer) -> None:
+async def test_callers_that_leave_keep_their_place(redis_server):
     """The connection stays: the others get their own replies from it."""
     store = await store_with_sessions(redis_server.url)
     connections = connected_so_far(redis_server)
@@ -346,7 +337,7 @@ def connected_so_far(server: RedisServer) -> int:
     return int(server.client.info("stats")["total_connections_received"])
 
 
-async def test_a_large_reply_and_a_large_commit_among_small_ones(redis_server: RedisServer) -> None:
+async def test_a_large_reply_and_a_large_commit_among_small_ones(redis_server):
     store = await store_with_sessions(redis_server.url)
     large = bytes(range(256)) * 20_000
     await store.create(new_session("large", state=large))
@@ -363,7 +354,7 @@ async def test_a_large_reply_and_a_large_commit_among_small_ones(redis_server: R
     assert connected_so_far(redis_server) == connections  # That of the creation is used again.
 
 
-async def test_large_calls_have_connections_of_their_own(redis_server: RedisServer) -> None:
+async def test_large_calls_have_connections_of_their_own(redis_server):
     store = await store_with_sessions(redis_server.url)
     connections = connected_so_far(redis_server)
 
@@ -375,7 +366,7 @@ async def test_large_calls_have_connections_of_their_own(redis_server: RedisServ
 # -- Few connections serve many calls, and waits for one are bounded.
 
 
-async def test_few_connections_serve_many_calls(redis_server: RedisServer) -> None:
+async def test_few_connections_serve_many_calls(redis_server):
     """500 calls at once on 5 connections, once those of tests before have ended."""
     wait_until(lambda: connected(redis_server) == 1)
     store = RedisStore(redis_server.url, StoreOptions(max_connections=5, pool_wait_seconds=20))
@@ -392,7 +383,7 @@ def connected(server: RedisServer) -> int:
     return int(server.client.info("clients")["connected_clients"])
 
 
-async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server: RedisServer) -> None:
+async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server):
     store = RedisStore(redis_server.url, StoreOptions(max_connections=2, pool_wait_seconds=0.05))
     await store.create(new_session())
     redis_server.client.execute_command("CLIENT", "PAUSE", 400, "ALL")
@@ -405,7 +396,7 @@ async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server: Re
     assert await version(store) == "a-0"
 
 
-async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(redis_server: RedisServer) -> None:
+async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(redis_server):
     store = RedisStore(redis_server.url, StoreOptions(retry_seconds=0.1))
     redis_server.client.config_set("maxclients", 1)
     with pytest.raises(StoreUnavailableError, match=r"too many clients|no connection"):

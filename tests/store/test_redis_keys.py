@@ -16,7 +16,7 @@ BESIDE = {"counts": {0: ArmCounts(feedbacks=1, losses=0.5)}, "entries": [b"entry
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> RedisStore:
+async def store(redis_server):
     return RedisStore(redis_server.url)
 
 
@@ -24,7 +24,7 @@ def deadlines(server: RedisServer) -> dict[str, int]:
     return {key.decode(): int(server.client.pexpiretime(key)) for key in server.client.scan_iter()}
 
 
-async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_all_keys_of_an_idle_session_share_its_deadline(store, redis_server):
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     for n in range(3):
         ttl = None if n == 1 else 60_000 + n
@@ -39,9 +39,7 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
         assert set(found.values()) == {round(snapshot.expires_at * 1000)}
 
 
-async def test_names_of_segments_are_copied_for_a_minute_and_again(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_names_of_segments_are_copied_for_a_minute_and_again(store, redis_server):
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"x"), b"b": (2, b"x")}))
     assert await store.segment_names("s", None, 1) == [b"a"]
@@ -53,9 +51,7 @@ async def test_names_of_segments_are_copied_for_a_minute_and_again(
     assert redis_server.client.pttl(copy) > 0
 
 
-async def test_writers_are_listed_where_their_versions_do_not_tell(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_writers_are_listed_where_their_versions_do_not_tell(store, redis_server):
     await store.create(new_session(version="c-1"))
     found, before = [], "c-1"
     for writer, version in [("a", "a-1"), ("a", "a-2"), ("b", "b-1"), ("b", "b-2"), ("d", "own"), ("a", "a-3")]:
@@ -66,9 +62,7 @@ async def test_writers_are_listed_where_their_versions_do_not_tell(
     assert found == [b"", b"", b",a a-2", b",a a-2", b",a a-2,b b-2,d own", b",b b-2,d own"]
 
 
-async def test_a_commit_logs_no_list_and_no_deadline_that_stays_as_it_is(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_a_commit_logs_no_list_and_no_deadline_that_stays_as_it_is(store, redis_server):
     await store.create(new_session(version="c-1"))
     await store.commit(commit("c-1", "a-1", event_ids=[digest(1)]))
     with redis_server.client.monitor() as monitor:
@@ -86,7 +80,7 @@ async def test_a_commit_logs_no_list_and_no_deadline_that_stays_as_it_is(
     assert not [each for each in seen if each.startswith("HSET") and (" writers " in each or " buckets " in each)]
 
 
-async def test_no_entry_of_a_log_is_older_than_the_one_before(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_no_entry_of_a_log_is_older_than_the_one_before(store, redis_server):
     """The last one is of a server whose clock was an hour fast."""
     await store.create(new_session())
     fast = int(store.now() * 1000) + 3_600_000
@@ -99,7 +93,7 @@ async def test_no_entry_of_a_log_is_older_than_the_one_before(store: RedisStore,
     assert log.entries == [(n, fast / 1000, b"%d" % n) for n in (1, 2, 3)]
 
 
-async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: RedisServer) -> None:
+async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server):
     """With a window of 4 s a bucket is 1 s wide and ends 5 s after its end, whatever the idle time."""
     store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=4))
     for ttl in (None, 60_000_000):
@@ -112,7 +106,7 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
         await store.delete("s")
 
 
-async def test_a_permanent_session_has_three_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_permanent_session_has_three_permanent_keys(store, redis_server):
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
 
@@ -121,7 +115,7 @@ async def test_a_permanent_session_has_three_permanent_keys(store: RedisStore, r
     assert permanent == {f"bandit:{{s}}{part}" for part in ("", ":slots", ":log")}
 
 
-async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_deleted_session_leaves_no_key(store, redis_server):
     await store.create(new_session(answer=(digest("k"), b"answer")))
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
     await store.delete("s")
@@ -132,7 +126,7 @@ async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: 
 
 
 @pytest.mark.slow
-async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redis_server: RedisServer) -> None:
+async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redis_server):
     async def commit_until_gone(name: str) -> None:
         await store.create(new_session(name, idle_ttl_ms=300, answer=(digest("k"), b"answer")))
         n, outcome = 0, Committed()
@@ -147,7 +141,7 @@ async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redi
     wait_until(lambda: redis_server.client.dbsize() == 0)
 
 
-async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisStore) -> None:
+async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store):
     store._client.clock.observe(12345.0)
     await store.create(new_session(answer=(digest("k"), b"answer")))
     store._client.clock.observe(5e9)
@@ -159,7 +153,7 @@ async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisS
     assert await store.delete("s") is True
 
 
-async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer) -> None:
+async def test_a_clock_that_stays_out_ends_in_an_error(redis_server):
     store = RedisStore(redis_server.url)
     store._client.clock.observe(12345.0)
     store._client.clock.observe = lambda *_: None  # type: ignore[method-assign]
@@ -169,9 +163,7 @@ async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer
 
 
 @pytest.mark.parametrize("field", ["version", "state", "spec", "created_at", "expires_at"])
-async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
-    store: RedisStore, redis_server: RedisServer, field: str
-) -> None:
+async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(store, redis_server, field):
     await store.create(new_session(state=b"bytes checksum", idle_ttl_ms=60_000))
     for damage in ("hset", "hdel"):
         values = [b"\xffdamage"] if damage == "hset" else []
@@ -185,9 +177,7 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
 
 
 @pytest.mark.parametrize("part", ["log", "slots", "segments", "played"])
-async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
-    store: RedisStore, redis_server: RedisServer, part: str
-) -> None:
+async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(store, redis_server, part):
     all_parts = BESIDE | {"records": {b"1": b"x"}, "segments": {b"a": (1, b"one")}}
     await store.create(new_session())
     redis_server.client.set(f"bandit:{{s}}:{part}", "text", ex=1000)
@@ -199,9 +189,7 @@ async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
     assert set(redis_server.client.keys("bandit:{s}*")) == {b"bandit:{s}", b"bandit:{s}:%b" % part.encode()}
 
 
-async def test_a_session_key_of_another_type_is_a_session_without_anything(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_a_session_key_of_another_type_is_a_session_without_anything(store, redis_server):
     redis_server.client.set("bandit:{s}", "text", ex=1000)
 
     snapshot = await store.load("s")
@@ -213,7 +201,7 @@ async def test_a_session_key_of_another_type_is_a_session_without_anything(
     assert await store.delete("s") is True
 
 
-async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer) -> None:
+async def test_only_sessions_of_the_prefix_are_listed(redis_server):
     stores = [RedisStore(redis_server.url, StoreOptions(prefix=prefix)) for prefix in ("a*", "a", "ab", "[a]")]
     for n, store in enumerate(stores):
         await store.create(new_session(f"s{n}"))
@@ -224,7 +212,7 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
     assert listed == [["s0"], ["s1"], ["s2"], ["s3"]]
 
 
-def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
+def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag():
     keys, numbers = Keys("p", 86400).at("s", 86400.0 * 10)
 
     assert keys[:3] == ("p:{s}", "p:{s}:slots", "p:{s}:log")

@@ -3,9 +3,8 @@
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from service.store.redis.url import NO_MASTER, NO_SENTINEL, failure_of
 from tests.support.real_redis import RedisServer
-from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session, version
 from tests.support.waiting import until, wait_until
 
@@ -30,7 +28,7 @@ async def has_version(store: RedisStore, wanted: str) -> bool:
     return await version(store) == wanted
 
 
-async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own_redis_server: RedisServer) -> None:
+async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own_redis_server):
     store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, retry_seconds=0.3))
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", session_id="none"))
@@ -52,7 +50,7 @@ async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own
     await store.ping()
 
 
-async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: RedisServer) -> None:
+async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server):
     store = RedisStore(own_redis_server.url, StoreOptions(retry_seconds=15))
     await store.create(new_session())
     own_redis_server.stop()
@@ -62,7 +60,7 @@ async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: Re
     assert await waiting == Committed()
 
 
-async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_server: RedisServer) -> None:
+async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_server):
     store = RedisStore(own_redis_server.url, StoreOptions(retry_seconds=0.2))
     await store.create(new_session())
     own_redis_server.kill()
@@ -116,7 +114,7 @@ WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 
         ("ERR something nobody thought of", "something nobody thought of", False),
     ],
 )
-def test_a_reply_is_told(reply: str, words: str, passing: bool) -> None:
+def test_a_reply_is_told(reply, words, passing):
     what = failure_of(BaseParser.parse_error(reply))
 
     assert words in what.reason
@@ -126,27 +124,27 @@ def test_a_reply_is_told(reply: str, words: str, passing: bool) -> None:
 @pytest.mark.parametrize(
     "error", [exceptions.TimeoutError("Timeout reading"), exceptions.ConnectionError("closed")]
 )
-def test_a_lost_connection_may_pass(error: exceptions.RedisError) -> None:
+def test_a_lost_connection_may_pass(error):
     assert failure_of(error).is_transient
 
 
-def test_a_long_refusal_is_cut() -> None:
+def test_a_long_refusal_is_cut():
     assert len(failure_of(exceptions.ResponseError("x" * 10_000)).reason) < 300
 
 
-def test_sentinels_out_of_reach_are_told_from_those_that_know_no_master() -> None:
+def test_sentinels_out_of_reach_are_told_from_those_that_know_no_master():
     assert failure_of(MasterNotFoundError("No master found for 'main'")) == NO_MASTER
     assert failure_of(MasterNotFoundError("No master found for 'main' : <a> - ConnectionError()")) == NO_SENTINEL
 
 
-async def test_sentinels_out_of_reach_are_named_in_the_failure_of_a_call() -> None:
+async def test_sentinels_out_of_reach_are_named_in_the_failure_of_a_call():
     store = RedisStore("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", StoreOptions(retry_seconds=0))
 
     with pytest.raises(StoreUnavailableError, match="sentinels are out of reach"):
         await store.load("s")
 
 
-def test_a_refused_command_is_named() -> None:
+def test_a_refused_command_is_named():
     text = "NOPERM User small has no permissions to run the 'cluster|slots' command"
 
     assert failure_of(BaseParser.parse_error(text)).reason.endswith("(NOPERM): cluster|slots")
@@ -161,7 +159,7 @@ WRITERS = 4
 
 
 @pytest.fixture
-def server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
+def server(server_program, tmp_path):
     server = RedisServer(tmp_path, "--appendfsync", "always").start()
     yield server
     server.close()
@@ -177,7 +175,7 @@ async def commit_until_it_fails(store: RedisStore, name: str, acknowledged: dict
 
 
 @pytest.mark.slow
-async def test_what_was_acknowledged_survives_sigkill_and_at_most_one_commit_more_does(server: RedisServer) -> None:
+async def test_what_was_acknowledged_survives_sigkill_and_at_most_one_commit_more_does(server):
     """The one more is that whose reply was lost."""
     names = [f"s{n}" for n in range(WRITERS)]
     for _ in range(KILLS):
@@ -272,7 +270,7 @@ async def fill(store: RedisStore) -> None:
 
 @EACH_LOOP
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
-def test_calls_under_way_when_the_store_fails(own_redis_server: RedisServer, loop: Loop, harm: str) -> None:
+def test_calls_under_way_when_the_store_fails(own_redis_server, loop, harm):
     async def scenario() -> None:
         async with opened(own_redis_server.url) as store:
             await fill(store)
@@ -284,7 +282,7 @@ def test_calls_under_way_when_the_store_fails(own_redis_server: RedisServer, loo
 
 @EACH_LOOP
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
-def test_callers_that_wait_for_a_connection(own_redis_server: RedisServer, loop: Loop, harm: str) -> None:
+def test_callers_that_wait_for_a_connection(own_redis_server, loop, harm):
     """A connection that is never made; some who wait for it leave, in the second round all of them."""
 
     async def scenario() -> None:
@@ -301,7 +299,7 @@ def test_callers_that_wait_for_a_connection(own_redis_server: RedisServer, loop:
 
 
 @EACH_LOOP
-def test_a_store_that_is_closed_while_calls_are_under_way(own_redis_server: RedisServer, loop: Loop) -> None:
+def test_a_store_that_is_closed_while_calls_are_under_way(own_redis_server, loop):
     async def scenario() -> None:
         async with opened(own_redis_server.url) as store:
             await fill(store)
@@ -315,7 +313,7 @@ def test_a_store_that_is_closed_while_calls_are_under_way(own_redis_server: Redi
 
 @EACH_LOOP
 @pytest.mark.processes
-def test_sentinels_and_their_master_fail(watched: Watched, loop: Loop) -> None:
+def test_sentinels_and_their_master_fail(watched, loop):
     """Each in turn: the replica, which commits wait for, the master, and the sentinel."""
 
     async def scenario() -> None:

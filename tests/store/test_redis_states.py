@@ -1,8 +1,6 @@
 """What a real server says when it can't or won't: one error, a short reason, nothing written, and it heals."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -19,7 +17,7 @@ HASTY = StoreOptions(retry_seconds=0.1)
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> RedisStore:
+async def store(redis_server):
     opened = RedisStore(redis_server.url, HASTY)
     await opened.create(new_session())
     return opened
@@ -42,7 +40,7 @@ async def healed(store: RedisStore) -> None:
     assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
 
 
-async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_full_server_refuses_writes_and_still_reads(store, redis_server):
     redis_server.client.config_set("maxmemory", 1)
     try:
         await refused(store, "full")
@@ -56,7 +54,7 @@ async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, r
     await healed(store)
 
 
-async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
+async def test_a_replica_answers_nothing(own_redis_server):
     """It may be behind, or empty while it syncs: even that a session is unknown can be wrong there."""
     store = RedisStore(own_redis_server.url, HASTY)
     await store.create(new_session())
@@ -83,7 +81,7 @@ async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
     await healed(store)
 
 
-async def test_a_server_that_cannot_save_is_unavailable(server_program: str, tmp_path: Path) -> None:
+async def test_a_server_that_cannot_save_is_unavailable(server_program, tmp_path):
     """The name of the snapshot is taken by a folder."""
     (tmp_path / "dump.rdb" / "in the way").mkdir(parents=True)
     server = RedisServer(tmp_path).start()
@@ -100,7 +98,7 @@ async def test_a_server_that_cannot_save_is_unavailable(server_program: str, tmp
     server.close()
 
 
-async def test_a_server_busy_with_a_script_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_server_busy_with_a_script_is_unavailable(store, redis_server):
     redis_server.client.config_set("lua-time-limit", 50)
     endless = asyncio.create_task(asyncio.to_thread(run_forever, redis_server.port))
     await asyncio.to_thread(wait_until, lambda: is_busy(redis_server.client))
@@ -129,9 +127,7 @@ def is_busy(client: redis.Redis) -> bool:
 
 
 @pytest.mark.slow
-async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
-    server_program: str, tmp_path: Path
-) -> None:
+async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(server_program, tmp_path):
     """12,000 commands in the append-only file take 0.2 ms each."""
     slow = ("--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024")
     server = RedisServer(tmp_path, *slow).start()
@@ -158,7 +154,7 @@ async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
 
 
 @pytest.fixture
-def cluster_node(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
+def cluster_node(server_program, tmp_path):
     """A cluster of one node that serves no key yet."""
     server = RedisServer(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port())).start()
     yield server
@@ -166,9 +162,7 @@ def cluster_node(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.mark.slow
-async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_them(
-    cluster_node: RedisServer,
-) -> None:
+async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_them(cluster_node):
     store = RedisStore(cluster_node.url, HASTY)
     with pytest.raises(StoreUnavailableError, match="CLUSTERDOWN"):
         await store.create(new_session())
@@ -188,9 +182,7 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
     await store.ping()
 
 
-async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(
-    own_redis_server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(own_redis_server, caplog):
     store = RedisStore(own_redis_server.url)
     before = await store.warnings()
     own_redis_server.client.config_set("maxmemory-policy", "allkeys-lru")

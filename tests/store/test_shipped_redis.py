@@ -2,8 +2,6 @@
 
 import re
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -57,12 +55,12 @@ def url(server: RedisServer, password: str) -> str:
 
 
 @pytest.fixture(params=["", "letters4nd9digits"], ids=["no password", "password"])
-def password(request: pytest.FixtureRequest) -> str:
+def password(request):
     return str(request.param)
 
 
 @pytest.fixture
-def server(server_program: str, tmp_path: Path, password: str) -> Iterator[RedisServer]:
+def server(server_program, tmp_path, password):
     server = RedisServer(tmp_path, *arguments(password)).start()
     yield server
     server.kill()
@@ -70,7 +68,7 @@ def server(server_program: str, tmp_path: Path, password: str) -> Iterator[Redis
 
 
 @pytest.fixture
-async def store(server: RedisServer, password: str) -> RedisStore:
+async def store(server, password):
     return RedisStore(url(server, password))
 
 
@@ -78,7 +76,7 @@ def connect(server: RedisServer, user: str | None, password: str | None) -> redi
     return redis.Redis(port=server.port, username=user, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
 
 
-async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStore) -> None:
+async def test_the_services_user_may_do_all_that_the_store_does(store):
     await store.ping()
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     fields = {"event_ids": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
@@ -98,7 +96,7 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
     assert await store.warnings() == []
 
 
-async def test_what_was_committed_is_there_after_a_kill(server: RedisServer, store: RedisStore) -> None:
+async def test_what_was_committed_is_there_after_a_kill(server, store):
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     server.kill()
@@ -111,7 +109,7 @@ async def test_what_was_committed_is_there_after_a_kill(server: RedisServer, sto
     assert "NOPERM" not in (server.folder / "server.log").read_text()
 
 
-def test_the_services_user_may_do_nothing_else(server: RedisServer, password: str) -> None:
+def test_the_services_user_may_do_nothing_else(server, password):
     client = connect(server, "bandit", password or "none")
 
     for command in FORBIDDEN:
@@ -120,7 +118,7 @@ def test_the_services_user_may_do_nothing_else(server: RedisServer, password: st
     client.close()
 
 
-def test_nobody_gets_in_without_a_name(server: RedisServer, password: str) -> None:
+def test_nobody_gets_in_without_a_name(server, password):
     for user, secret in [(None, None), (None, "none"), ("default", "none"), ("default", password or "none")]:
         client = connect(server, user, secret)
         with pytest.raises(redis.AuthenticationError):
@@ -133,7 +131,7 @@ def test_nobody_gets_in_without_a_name(server: RedisServer, password: str) -> No
         client.close()
 
 
-def test_the_health_check_may_ping_and_nothing_else(server: RedisServer) -> None:
+def test_the_health_check_may_ping_and_nothing_else(server):
     client = connect(server, "health", "none")
 
     assert client.ping()
@@ -142,7 +140,7 @@ def test_the_health_check_may_ping_and_nothing_else(server: RedisServer) -> None
     client.close()
 
 
-def test_the_services_user_may_do_what_its_scripts_do_and_little_more() -> None:
+def test_the_services_user_may_do_what_its_scripts_do_and_little_more():
     scripts = "".join(path.read_text() for path in sorted((ROOT / "service/store/redis/lua").rglob("*.lua")))
     called = {name.lower() for name in re.findall(r"redis\.p?call\(\s*['\"](\w+)", scripts)}
     rules = arguments("")[arguments("").index("bandit") :]

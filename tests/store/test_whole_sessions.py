@@ -31,7 +31,7 @@ async def filled(store: Store, records: int = 3) -> None:
 
 
 @pytest.mark.parametrize("records", [0, 2500])
-async def test_a_session_is_restored_as_it_was_exported(store: Store, records: int) -> None:
+async def test_a_session_is_restored_as_it_was_exported(store, records):
     """From each store to memory and back."""
     await filled(store, records)
     before = await store.load("s")
@@ -61,7 +61,7 @@ async def test_a_session_is_restored_as_it_was_exported(store: Store, records: i
     assert (listed.about, listed.head) == (b"about", head_of(before.state))
 
 
-async def test_counts_of_many_arms_are_exported(store: Store) -> None:
+async def test_counts_of_many_arms_are_exported(store):
     await store.create(new_session())
     counts = {arm: ArmCounts(feedbacks=arm + 1, losses=0.5) for arm in range(0, 3_000, 3)}
     await store.commit(commit("a-0", "a-1", counts=counts))
@@ -72,7 +72,7 @@ async def test_counts_of_many_arms_are_exported(store: Store) -> None:
     assert whole.counts == counts
 
 
-async def test_event_ids_count_in_the_restored_session(store: Store) -> None:
+async def test_event_ids_count_in_the_restored_session(store):
     await filled(store)
     whole = await store.export("s")
     assert whole is not None
@@ -85,7 +85,7 @@ async def test_event_ids_count_in_the_restored_session(store: Store) -> None:
     assert await store.commit(commit("r0", "r1", event_ids=[digest("new")])) == Committed()
 
 
-async def test_event_ids_of_several_hours_are_restored(store: Store) -> None:
+async def test_event_ids_of_several_hours_are_restored(store):
     await filled(store)
     whole = await store.export("s")
     assert whole is not None
@@ -100,7 +100,7 @@ async def test_event_ids_of_several_hours_are_restored(store: Store) -> None:
     )
 
 
-async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store: Store) -> None:
+async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store):
     await store.create(new_session())
     values = {digest("v"): b"value"}
     asked = {"event_ids": [digest("v"), digest(1)], "values": values, "remember_seconds": 10**8}
@@ -120,7 +120,7 @@ async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store:
     assert ids == whole.events[0][1]
 
 
-async def test_an_id_that_exists_is_not_written_over(store: Store) -> None:
+async def test_an_id_that_exists_is_not_written_over(store):
     await filled(store)
     whole = await store.export("s")
     assert whole is not None
@@ -132,7 +132,7 @@ async def test_an_id_that_exists_is_not_written_over(store: Store) -> None:
     assert await store.export("nobody") is None
 
 
-async def test_a_restoration_sent_again_finds_itself(store: Store) -> None:
+async def test_a_restoration_sent_again_finds_itself(store):
     await filled(store)
     whole = await store.export("s")
     assert whole is not None
@@ -141,7 +141,7 @@ async def test_a_restoration_sent_again_finds_itself(store: Store) -> None:
     assert [await store.restore("s", whole, restored()) for _ in range(2)] == [None, None]
 
 
-async def test_a_restored_session_has_the_deadline_of_its_idle_time(store: Store) -> None:
+async def test_a_restored_session_has_the_deadline_of_its_idle_time(store):
     await filled(store)
     whole = await store.export("s")
     assert whole is not None
@@ -154,7 +154,7 @@ async def test_a_restored_session_has_the_deadline_of_its_idle_time(store: Store
     assert snapshot.expires_at == pytest.approx(store.now() + 60, abs=5)
 
 
-async def test_an_answer_is_restored_beside_the_event_ids(store: Store) -> None:
+async def test_an_answer_is_restored_beside_the_event_ids(store):
     await filled(store)
     whole = await store.export("s")
     assert whole is not None
@@ -184,12 +184,12 @@ async def pages(store: Store, limit: int, prefix: str = "") -> list[list[str]]:
             return found
 
 
-async def test_no_sessions_are_one_empty_page(store: Store) -> None:
+async def test_no_sessions_are_one_empty_page(store):
     assert await pages(store, 10) == [[]]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50, 119, 120, 1000])
-async def test_pages_hold_every_session_within_the_limit(store: Store, limit: int) -> None:
+async def test_pages_hold_every_session_within_the_limit(store, limit):
     names = [f"s{n}.x-{n}_" for n in range(120)]
     for name in names:
         await store.create(new_session(name))
@@ -203,9 +203,7 @@ async def test_pages_hold_every_session_within_the_limit(store: Store, limit: in
 
 
 @pytest.mark.parametrize("limit", [1, 4, 7, 8, 1000])
-async def test_lists_by_prefix_have_these_sessions_alone_in_the_order_of_their_ids(
-    store: Store, limit: int
-) -> None:
+async def test_lists_by_prefix_have_these_sessions_alone_in_the_order_of_their_ids(store, limit):
     names = ["a", "shop", "shop-", *(f"shop-{n}" for n in range(6)), "shop.x", "shoq", "Shop-1", "zz"]
     for name in names:
         await store.create(new_session(name))
@@ -217,7 +215,7 @@ async def test_lists_by_prefix_have_these_sessions_alone_in_the_order_of_their_i
     assert await pages(store, limit, "nobody") == [[]]
 
 
-async def test_lists_by_prefix_follow_what_is_created_and_deleted(store: Store) -> None:
+async def test_lists_by_prefix_follow_what_is_created_and_deleted(store):
     await store.create(new_session("p1"))
     assert await pages(store, 9, "p") == [["p1"]]
     await store.create(new_session("p0"))
@@ -238,7 +236,7 @@ async def until_gone(store: Store, session_id: str) -> None:
     await until(gone)
 
 
-async def test_sessions_are_counted_by_prefix_up_to_a_number(store: Store) -> None:
+async def test_sessions_are_counted_by_prefix_up_to_a_number(store):
     for n in range(5):
         await store.create(new_session(f"p{n}", idle_ttl_ms=30 if n == 0 else None))
     await store.create(new_session("q"))
@@ -251,7 +249,7 @@ async def test_sessions_are_counted_by_prefix_up_to_a_number(store: Store) -> No
     assert await store.count("", 100) == 4
 
 
-async def test_a_page_shows_what_commits_wrote_for_it(store: Store) -> None:
+async def test_a_page_shows_what_commits_wrote_for_it(store):
     await store.create(new_session(about=b"about", state=b"\x01\x04\x00headbody", idle_ttl_ms=60_000))
     await store.create(new_session("plain", state=b""))
     await store.commit(commit("a-0", "a-1", state=(long := b"\x01\x02\x01" + bytes(255)) + b"body"))
@@ -268,13 +266,13 @@ async def test_a_page_shows_what_commits_wrote_for_it(store: Store) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "0", "after~", "after~q", "after~p x", "x~p"])
-async def test_a_cursor_of_another_prefix_is_refused(store: Store, cursor: str) -> None:
+async def test_a_cursor_of_another_prefix_is_refused(store, cursor):
     with pytest.raises(ValueError, match="cursor"):
         await store.list(cursor, 10, "p")
 
 
 @pytest.mark.slow
-async def test_sessions_present_all_along_are_listed_while_others_come_and_go(store: Store) -> None:
+async def test_sessions_present_all_along_are_listed_while_others_come_and_go(store):
     """Growing and shrinking the store between pages moves its keys about, and loses none."""
     staying = {f"stay{n}" for n in range(200)}
     passing = [f"pass{n}" for n in range(1500)]
@@ -298,12 +296,12 @@ async def test_sessions_present_all_along_are_listed_while_others_come_and_go(st
 @pytest.mark.parametrize(
     "cursor", ["", "end", "0", "x y", "~", "-1", "0x10", "1~", "1~a b", "99999999999999999999", "1~a~", "é"]
 )
-async def test_a_foreign_cursor_is_refused(store: Store, cursor: str) -> None:
+async def test_a_foreign_cursor_is_refused(store, cursor):
     with pytest.raises(ValueError, match="cursor"):
         await store.list(cursor, 10)
 
 
-async def test_a_cursor_stays_short_whatever_else_is_among_the_keys(store: Store) -> None:
+async def test_a_cursor_stays_short_whatever_else_is_among_the_keys(store):
     """It is part of an address, of which proxies take 8 kB; it carries the ids that were scanned and not shown."""
     names = [f"{n:036}" for n in range(700)]
     for name in names:

