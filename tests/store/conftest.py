@@ -12,6 +12,7 @@ from service.store.redis.store import RedisStore
 from tests.support.cluster import Cluster
 from tests.support.programs import WHEEL, program
 from tests.support.sentinel import Watched
+from tests.support.sessions import new_session
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,12 @@ async def stores_are_closed(monkeypatch):
     yield
     for store in opened:
         await store.close()
+
+
+@pytest.fixture
+async def created(store):
+    """Session ``s`` in the test's store, as nobody has used it yet."""
+    await store.create(new_session())
 
 
 @pytest.fixture

@@ -72,8 +72,7 @@ async def test_the_log_has_the_entries_of_commits_in_their_order(store: Store) -
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-async def test_pages_of_the_log_follow_each_other(store: Store, limit: int) -> None:
-    await store.create(new_session())
+async def test_pages_of_the_log_follow_each_other(store: Store, created, limit: int) -> None:
     for n in range(3):
         fields = {"entries": [b"%d" % (3 * n + k) for k in range(3)], "max_entries": 100, "position": 3 * n + 1}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", **fields))
@@ -88,9 +87,8 @@ async def test_pages_of_the_log_follow_each_other(store: Store, limit: int) -> N
     assert found == [b"%d" % n for n in range(9)]
 
 
-async def test_a_full_log_drops_the_oldest(store: Store) -> None:
+async def test_a_full_log_drops_the_oldest(store: Store, created) -> None:
     """By approximation: at most a block of a hundred more."""
-    await store.create(new_session())
     for n in range(10):
         fields = {"entries": [b"%d" % (50 * n + k) for k in range(50)], "max_entries": 60, "position": 50 * n + 1}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", **fields))
@@ -168,8 +166,7 @@ async def test_sessions_have_counts_and_logs_of_their_own(store: Store) -> None:
     assert await entries(store, "s2") == [b"x"]
 
 
-async def test_any_number_of_counts_is_added_at_once(store: Store) -> None:
-    await store.create(new_session())
+async def test_any_number_of_counts_is_added_at_once(store: Store, created) -> None:
     for n in range(2):
         counts = {arm: ArmCounts(feedbacks=arm, losses=arm / 3) for arm in range(2500)}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", counts=counts))
@@ -182,8 +179,7 @@ async def test_any_number_of_counts_is_added_at_once(store: Store) -> None:
 # -- Segments beside a session's state, on every store.
 
 
-async def test_segments_are_read_by_name_and_by_when_they_were_played(store: Store) -> None:
-    await store.create(new_session())
+async def test_segments_are_read_by_name_and_by_when_they_were_played(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", segments={b"a": (5, b"one"), b"": (2, b"\x00"), b"b c": (9, b"three")}))
     await store.commit(commit("a-1", "a-2", segments={b"a": (11, b"four"), b"": None, b"d": (3, b"five")}))
 
@@ -196,8 +192,7 @@ async def test_segments_are_read_by_name_and_by_when_they_were_played(store: Sto
     assert await store.read_segments("nobody", [b"a"]) is None
 
 
-async def test_what_is_not_committed_changes_no_segment(store: Store) -> None:
-    await store.create(new_session())
+async def test_what_is_not_committed_changes_no_segment(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}))
 
     assert isinstance(await store.commit(commit("a-0", "a-2", segments={b"a": None})), Conflict)
@@ -208,8 +203,7 @@ async def test_what_is_not_committed_changes_no_segment(store: Store) -> None:
     assert found.records == [b"one"]
 
 
-async def test_names_are_listed_in_the_order_of_their_bytes(store: Store) -> None:
-    await store.create(new_session())
+async def test_names_are_listed_in_the_order_of_their_bytes(store: Store, created) -> None:
     names = [b"%d" % n for n in range(1500)]
     await store.commit(commit("a-0", "a-1", segments={name: (n, b"x") for n, name in enumerate(names)}))
 
@@ -220,8 +214,7 @@ async def test_names_are_listed_in_the_order_of_their_bytes(store: Store) -> Non
     assert await store.segment_names("nobody", None, 3) == []
 
 
-async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store: Store) -> None:
-    await store.create(new_session())
+async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", segments={b"%d" % n: (n, b"x") for n in range(1, 9, 2)}))
     first = await store.segment_names("s", None, 2)
     changes = {b"2": (9, b"x"), b"6": (9, b"x"), b"1": None}
@@ -232,8 +225,7 @@ async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store:
     assert await store.segment_names("s", None, 9) == [b"2", b"3", b"5", b"6", b"7"]
 
 
-async def test_segments_go_with_their_session(store: Store) -> None:
-    await store.create(new_session())
+async def test_segments_go_with_their_session(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}))
     await store.delete("s")
     await store.create(new_session(version="w0"))
@@ -243,8 +235,7 @@ async def test_segments_go_with_their_session(store: Store) -> None:
     assert found == ReadSegments("w0", [None], [])
 
 
-async def test_segments_expire_with_an_idle_session(store: Store) -> None:
-    await store.create(new_session())
+async def test_segments_expire_with_an_idle_session(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}, idle_ttl_ms=50))
 
     async def gone() -> bool:
@@ -254,8 +245,7 @@ async def test_segments_expire_with_an_idle_session(store: Store) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 1200])
-async def test_segments_move_with_an_exported_session(store: Store, count: int) -> None:
-    await store.create(new_session())
+async def test_segments_move_with_an_exported_session(store: Store, created, count: int) -> None:
     segments = {b"s%d" % n: (n + 1, b"record %d" % n) for n in range(count)}
     await store.commit(commit("a-0", "a-1", segments=segments))
     whole = await store.export("s")

@@ -17,7 +17,7 @@ from service.store.redis.store import RedisStore
 from tests.support.clock import Clock
 from tests.support.programs import WHEEL, faketime_library
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, loaded, new_session, sessions_on
+from tests.support.sessions import commit, digest, loaded, sessions_on
 from tests.support.waiting import wait_until
 
 HOUR, DAY = 3600, 86_400
@@ -69,9 +69,8 @@ servers = pytest.mark.servers("faketime")
 
 @servers
 @pytest.mark.parametrize("fast", [30, 13 * HOUR, DAY, 10 * 365 * DAY])
-async def test_ids_acknowledged_before_during_and_after_a_step_count_once(store, shifted, fast):
+async def test_ids_acknowledged_before_during_and_after_a_step_count_once(store, created, shifted, fast):
     """Keys that the server's clock of ten years later has deleted are those of before the step alone."""
-    await store.create(new_session())
     events = [digest(n) for n in range(4)]
     for n, seconds in enumerate((0, fast, 0, fast)):
         shifted.shift(seconds)
@@ -91,8 +90,7 @@ async def test_ids_acknowledged_before_during_and_after_a_step_count_once(store,
 
 @servers
 @pytest.mark.parametrize("slow", [-13 * HOUR, -DAY])
-async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_right(store, shifted, slow):
-    await store.create(new_session())
+async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_right(store, created, shifted, slow):
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     shifted.shift(slow)
     await store.commit(commit("a-1", "a-2", event_ids=[digest(2)]))

@@ -23,9 +23,7 @@ async def test_a_created_session_is_loaded_as_it_was_given(store: Store) -> None
     assert snapshot.expires_at is None
 
 
-async def test_a_second_creation_tells_what_is_there(store: Store) -> None:
-    await store.create(new_session())
-
+async def test_a_second_creation_tells_what_is_there(store: Store, created) -> None:
     present = await store.create(new_session(version="w0", spec=b"other", state=b"other"))
 
     assert present == await loaded(store)
@@ -48,8 +46,7 @@ async def test_an_unknown_session_is_none_not_found_and_not_deleted(store: Store
     assert await store.read_records("s") == {}
 
 
-async def test_a_commit_replaces_version_and_state_and_nothing_else(store: Store) -> None:
-    await store.create(new_session())
+async def test_a_commit_replaces_version_and_state_and_nothing_else(store: Store, created) -> None:
     before = await loaded(store)
 
     assert await store.commit(commit("a-0", "a-1")) == Committed()
@@ -73,8 +70,7 @@ async def test_an_empty_state_is_a_state(store: Store) -> None:
     assert (await loaded(store))[:3] == ("a-0", b"", b"")
 
 
-async def test_a_commit_on_another_version_is_a_conflict_that_shows_the_session(store: Store) -> None:
-    await store.create(new_session())
+async def test_a_commit_on_another_version_is_a_conflict_that_shows_the_session(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1"))
 
     outcome = await store.commit(commit("a-0", "b1", writer="b"))
@@ -83,8 +79,7 @@ async def test_a_commit_on_another_version_is_a_conflict_that_shows_the_session(
     assert outcome.snapshot.version == "a-1"
 
 
-async def test_the_same_commit_again_is_committed_once(store: Store) -> None:
-    await store.create(new_session())
+async def test_the_same_commit_again_is_committed_once(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1"))
     after = await loaded(store)
 
@@ -108,8 +103,7 @@ async def test_a_state_that_ends_as_expected_is_replaced(store: Store) -> None:
     assert await store.commit(commit("a-0", "a-1", checksum=b"checksum")) == Committed()
 
 
-async def test_a_confirmation_holds_for_the_present_version_only_and_writes_nothing(store: Store) -> None:
-    await store.create(new_session())
+async def test_a_confirmation_holds_for_the_present_version_only_and_writes_nothing(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1"))
     before = await loaded(store)
 
@@ -173,8 +167,7 @@ async def test_a_session_of_any_size_is_created_and_committed(store: Store, size
 # -- Event ids, answers and records of open slots, on every store.
 
 
-async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) -> None:
-    await store.create(new_session())
+async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1), digest(2)]))
 
     outcome = await store.commit(commit("a-1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
@@ -185,8 +178,7 @@ async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) ->
     assert snapshot.version == "a-1"
 
 
-async def test_an_id_keeps_a_value_until_a_commit_replaces_it(store: Store) -> None:
-    await store.create(new_session())
+async def test_an_id_keeps_a_value_until_a_commit_replaces_it(store: Store, created) -> None:
     ids, first = [digest(n) for n in range(3)], {digest(1): b"one", digest(2): b"two"}
     await store.commit(commit("a-0", "a-1", event_ids=ids, values=first))
 
@@ -203,8 +195,7 @@ async def test_an_id_keeps_a_value_until_a_commit_replaces_it(store: Store) -> N
     assert await store.commit(commit("a-2", "a-3", event_lookups=list(known))) == Known(known, {})
 
 
-async def test_many_values_are_replaced_in_one_commit(store: Store) -> None:
-    await store.create(new_session())
+async def test_many_values_are_replaced_in_one_commit(store: Store, created) -> None:
     ids = [digest(n) for n in range(1501)]
     await store.commit(commit("a-0", "a-1", event_ids=ids))
 
@@ -214,8 +205,7 @@ async def test_many_values_are_replaced_in_one_commit(store: Store) -> None:
     assert await store.commit(commit("a-2", None, event_ids=ids)) == Known(values, {})
 
 
-async def test_what_was_refused_as_known_records_nothing(store: Store) -> None:
-    await store.create(new_session())
+async def test_what_was_refused_as_known_records_nothing(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     await store.commit(
         commit("a-1", "a-2", event_ids=[digest(1), digest(2)], answers={digest("k"): b"no"}, records={b"1": b"no"})
@@ -226,8 +216,7 @@ async def test_what_was_refused_as_known_records_nothing(store: Store) -> None:
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)])) == Committed()
 
 
-async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
-    await store.create(new_session())
+async def test_an_answer_is_replayed_and_recalled(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", answers={digest("k"): b"\x00answer\r\n", digest("empty"): b""}))
 
     lookups = [digest("other"), digest("k"), digest("empty")]
@@ -239,8 +228,7 @@ async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
     assert await store.recall("s", digest("other")) is None
 
 
-async def test_an_event_and_a_key_of_one_digest_are_two_things(store: Store) -> None:
-    await store.create(new_session())
+async def test_an_event_and_a_key_of_one_digest_are_two_things(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], answers={digest(2): b"answer"}))
 
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest(2)], lookups=[digest(1)])) == Committed()
@@ -257,8 +245,7 @@ async def test_a_confirmation_tells_what_is_known(store: Store) -> None:
     assert outcome == Known(dict.fromkeys([digest(1)], b""), {digest("k"): b"created"})
 
 
-async def test_a_conflict_comes_before_what_is_known(store: Store) -> None:
-    await store.create(new_session())
+async def test_a_conflict_comes_before_what_is_known(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
 
     assert isinstance(await store.commit(commit("a-0", "b1", writer="b", event_ids=[digest(1)])), Conflict)
@@ -273,8 +260,7 @@ async def test_the_first_answer_of_a_creation_is_recalled_and_that_of_a_second_i
 
 
 @pytest.mark.parametrize("count", [1, 499, 500, 501, 999, 1000, 1001, 7999, 8000, 10_000])
-async def test_any_number_of_events_goes_in_one_commit(store: Store, count: int) -> None:
-    await store.create(new_session())
+async def test_any_number_of_events_goes_in_one_commit(store: Store, created, count: int) -> None:
     events = [digest(n) for n in range(count)]
 
     assert await store.commit(commit("a-0", "a-1", event_ids=events)) == Committed()
@@ -284,8 +270,7 @@ async def test_any_number_of_events_goes_in_one_commit(store: Store, count: int)
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest("new")])) == Committed()
 
 
-async def test_any_number_of_answers_goes_in_one_commit(store: Store) -> None:
-    await store.create(new_session())
+async def test_any_number_of_answers_goes_in_one_commit(store: Store, created) -> None:
     answers = {digest(n): b"answer %d" % n for n in range(2501)}
 
     await store.commit(commit("a-0", "a-1", answers=answers))
@@ -293,23 +278,20 @@ async def test_any_number_of_answers_goes_in_one_commit(store: Store) -> None:
     assert await store.commit(commit("a-1", "a-2", lookups=list(answers))) == Known({}, answers)
 
 
-async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store) -> None:
-    await store.create(new_session())
+async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", records={b"1": b"one", b"2": b"two", b"3": b""}))
     await store.commit(commit("a-1", "a-2", records={b"1": None, b"2": b"zwei", b"9": None}))
 
     assert await store.read_records("s") == {b"2": b"zwei", b"3": b""}
 
 
-async def test_records_of_a_conflict_are_not_written(store: Store) -> None:
-    await store.create(new_session())
+async def test_records_of_a_conflict_are_not_written(store: Store, created) -> None:
     await store.commit(commit("x", "a-1", records={b"1": b"one"}))
 
     assert await store.read_records("s") == {}
 
 
-async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: Store) -> None:
-    await store.create(new_session())
+async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: Store, created) -> None:
     records = {b"%d" % n: b"r%d" % n for n in range(10_001)}
 
     await store.commit(commit("a-0", "a-1", records=records, answers={digest("k"): b"1"}, event_ids=[digest("e")]))

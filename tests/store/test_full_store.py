@@ -36,8 +36,7 @@ def leave_room(server: RedisServer, size: int) -> None:
     server.client.config_set("maxmemory", used + size)
 
 
-async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(store, own_redis_server):
-    await store.create(new_session())
+async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(store, created, own_redis_server):
     leave_room(own_redis_server, 200_000)
     await store.ping()
 
@@ -52,8 +51,7 @@ async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(store, o
     assert await store.commit(commit("a-0", "a-1", state=LARGE)) == Committed()
 
 
-async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through(store, own_redis_server):
-    await store.create(new_session())
+async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through(store, created, own_redis_server):
     leave_room(own_redis_server, 200_000)
     with pytest.raises(StoreFullError):
         await store.commit(commit("a-0", "a-1", state=LARGE))

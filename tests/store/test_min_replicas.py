@@ -121,9 +121,8 @@ async def test_another_worker_acknowledges_nothing_either(store, hasty_store, re
     replica.thaw()
 
 
-async def test_a_full_server_still_confirms(store, replica, redis_server):
+async def test_a_full_server_still_confirms(store, replica, redis_server, created):
     """What an answer without changes writes for WAIT is let through where other writes are refused."""
-    await store.create(new_session())
     redis_server.client.config_set("maxmemory", 1)
     with pytest.raises(StoreUnavailableError, match="full"):
         await store.commit(commit("a-0", "a-1"))
@@ -132,8 +131,7 @@ async def test_a_full_server_still_confirms(store, replica, redis_server):
     assert redis_server.client.dbsize() == replica.client.dbsize() == 1
 
 
-async def test_answers_without_changes_leave_no_key(store, replica, redis_server):
-    await store.create(new_session())
+async def test_answers_without_changes_leave_no_key(store, replica, redis_server, created):
     await store.commit(commit("a-0", None))
     await store.ping()
     assert not await store.delete("t")
@@ -142,8 +140,9 @@ async def test_answers_without_changes_leave_no_key(store, replica, redis_server
 
 
 @pytest.mark.slow
-async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(store, hasty_store, replica, redis_server):
-    await store.create(new_session())
+async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
+    store, hasty_store, replica, redis_server, created
+):
     replica.kill()
     started = asyncio.get_running_loop().time()
     with pytest.raises(StoreUnavailableError, match="too few replicas"):

@@ -128,9 +128,8 @@ async def test_a_store_that_breaks_the_protocol_is_caught(faulty: type[MemorySto
 # -- What every store promises to writers that lost a reply, or that write in turn.
 
 
-async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store) -> None:
+async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store, created) -> None:
     """A commits and loses the reply, B commits, A asks again: committed, and here is what B made of it."""
-    await store.create(new_session())
     await store.commit(commit("a-0", "a1", event_ids=[b"e" * 16]))
     await store.commit(commit("a1", "b1", writer="b"))
 

@@ -31,8 +31,7 @@ async def store(redis_server):
     return RedisStore(redis_server.url)
 
 
-async def test_connections_that_the_server_closed_are_replaced_unseen(store, redis_server):
-    await store.create(new_session())
+async def test_connections_that_the_server_closed_are_replaced_unseen(store, created, redis_server):
     for n in range(50):
         redis_server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         if n % 2:
@@ -95,8 +94,7 @@ async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_ser
     assert calls > 6
 
 
-async def test_flushed_scripts_are_sent_again(store, redis_server):
-    await store.create(new_session())
+async def test_flushed_scripts_are_sent_again(store, created, redis_server):
     for n in range(20):
         redis_server.client.script_flush()
         assert await store.commit(commit(f"a-{n}", f"a-{n + 1}", event_ids=[digest(n)])) == Committed()

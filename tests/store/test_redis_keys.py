@@ -39,8 +39,7 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store, redis_serve
         assert set(found.values()) == {round(snapshot.expires_at * 1000)}
 
 
-async def test_names_of_segments_are_copied_for_a_minute_and_again(store, redis_server):
-    await store.create(new_session())
+async def test_names_of_segments_are_copied_for_a_minute_and_again(store, created, redis_server):
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"x"), b"b": (2, b"x")}))
     assert await store.segment_names("s", None, 1) == [b"a"]
     copy = "bandit:{s}:copy:list:names"
@@ -80,9 +79,8 @@ async def test_a_commit_logs_no_list_and_no_deadline_that_stays_as_it_is(store, 
     assert not [each for each in seen if each.startswith("HSET") and (" writers " in each or " buckets " in each)]
 
 
-async def test_no_entry_of_a_log_is_older_than_the_one_before(store, redis_server):
+async def test_no_entry_of_a_log_is_older_than_the_one_before(store, created, redis_server):
     """The last one is of a server whose clock was an hour fast."""
-    await store.create(new_session())
     fast = int(store.now() * 1000) + 3_600_000
     redis_server.client.xadd("bandit:{s}:log", {"e": b"1"}, id=f"1-{fast}")
     await store.commit(commit("a-0", "a-1", entries=[b"2", b"3"], max_entries=9, position=2))
@@ -106,8 +104,7 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server):
         await store.delete("s")
 
 
-async def test_a_permanent_session_has_three_permanent_keys(store, redis_server):
-    await store.create(new_session())
+async def test_a_permanent_session_has_three_permanent_keys(store, created, redis_server):
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
 
     permanent = {key for key, deadline in deadlines(redis_server).items() if deadline == -1}

@@ -96,8 +96,7 @@ async def test_the_services_user_may_do_all_that_the_store_does(store):
     assert await store.warnings() == []
 
 
-async def test_what_was_committed_is_there_after_a_kill(server, store):
-    await store.create(new_session())
+async def test_what_was_committed_is_there_after_a_kill(server, store, created):
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     server.kill()
     server.start()

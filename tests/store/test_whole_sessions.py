@@ -61,8 +61,7 @@ async def test_a_session_is_restored_as_it_was_exported(store, records):
     assert (listed.about, listed.head) == (b"about", head_of(before.state))
 
 
-async def test_counts_of_many_arms_are_exported(store):
-    await store.create(new_session())
+async def test_counts_of_many_arms_are_exported(store, created):
     counts = {arm: ArmCounts(feedbacks=arm + 1, losses=0.5) for arm in range(0, 3_000, 3)}
     await store.commit(commit("a-0", "a-1", counts=counts))
 
@@ -100,8 +99,7 @@ async def test_event_ids_of_several_hours_are_restored(store):
     )
 
 
-async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store):
-    await store.create(new_session())
+async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store, created):
     values = {digest("v"): b"value"}
     asked = {"event_ids": [digest("v"), digest(1)], "values": values, "remember_seconds": 10**8}
     await store.commit(commit("a-0", "a-1", **asked))
