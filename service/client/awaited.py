@@ -148,6 +148,7 @@ class AsyncSession:
         fallback : arm, or point, to return where the service does not answer in time, or refuses; then nothing is
             raised. Without it errors are raised
         options : ``eligible`` and ``exclude`` (arms that may be drawn, and that may not), ``segment`` (who asks),
+            ``visitor`` (who is always in the same group, if the session has a control group),
             ``idempotency_key`` (the same key gives the same action for a day), ``timeout`` (seconds for this call
             with all its attempts)
 
@@ -199,13 +200,14 @@ class AsyncSession:
         self, route: str, body: dict[str, Any], instead: Sequence[Fallback] | None, options: ActOptions
     ) -> list[Action]:
         """Ask; where no action comes, and something is named for this case, return that in place of an error."""
-        key, segment = options.get("idempotency_key") or uuid.uuid4().hex, options.get("segment")
-        fallbacks = None if instead is None else [fallback_of(each, segment) for each in instead]
+        key = options.get("idempotency_key") or uuid.uuid4().hex
+        who = {"segment": options.get("segment"), "visitor": options.get("visitor")}
+        fallbacks = None if instead is None else [fallback_of(each, who["segment"]) for each in instead]
         path, timeout = session_path(self.session_id, route), options.get("timeout")
         try:
             named = {"eligible": options.get("eligible"), "exclude": options.get("exclude")}
             body |= {name: listed(arms) for name, arms in named.items() if arms is not None}
-            body |= {} if segment is None else {"segment": segment}
+            body |= {name: text for name, text in who.items() if text is not None}
             answer = await self._calls.call(Call("POST", path, encode(body), key=key, timeout=timeout))
             return read(lambda found: actions_of(found, key, body), answer)
         except Exception as error:
@@ -222,7 +224,7 @@ class AsyncSession:
         ----------
         decision : what ``act`` returned, or the arm; none for points. That of a fallback is not sent
         outcome : ``loss``, ``reward``, ``goal``, ``losses`` or ``gradient``, in the session's unit; ``event_id``,
-            ``slot`` and ``segment`` of the decision, or its ``token``, where no action says them
+            ``slot``, ``segment`` and ``group`` of the decision, or its ``token``, where no action says them
 
         Returns
         -------
@@ -241,7 +243,7 @@ class AsyncSession:
         Parameters
         ----------
         decision : what ``act`` returned, or the arm; none for points
-        where : ``event_id``, ``slot`` and ``segment`` of the decision where no action says them
+        where : ``event_id``, ``slot``, ``segment`` and ``group`` of the decision where no action says them
 
         Returns
         -------
@@ -316,8 +318,7 @@ class AsyncSession:
 
         Parameters
         ----------
-        changes : ``expiry``, ``idle_ttl_seconds`` and ``floor``; None clears one, and what is left out
-            stays as it is
+        changes : as ``SessionChanges`` lists them; None clears one, and what is left out stays as it is
 
         Returns
         -------
@@ -355,15 +356,19 @@ class AsyncSession:
         """Delete the session."""
         await self._calls.call(Call("DELETE", session_path(self.session_id), absent_ok=True))
 
-    def arms(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
-        """Go through the arms with their counts and means.
+    def arms(
+        self, *, sort: str | None = None, limit: int = 100, removed: bool | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Go through the arms with their counts, means and intervals.
 
         Parameters
         ----------
         sort : ``"index"``, ``"probability"``, ``"acts"`` or ``"mean"``, and behind ``-`` downwards; None: by index
         limit : arms in one call, of which there are as many as it takes
+        removed : whether removed arms, whose events may still come, are among them
         """
-        return self._calls.pages(session_path(self.session_id, "arms"), "arms", dict, sort=sort, limit=limit)
+        path = session_path(self.session_id, "arms")
+        return self._calls.pages(path, "arms", dict, sort=sort, limit=limit, removed=removed)
 
     def segments(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
         """Go through the segments that are kept.
@@ -598,6 +603,28 @@ class AsyncBandits:
             events may be sent again, and those with an ``event_id`` count once.
         """
         return await self._calls.settle_many(events, options, traced=True)
+
+    async def compare(self, learner: str, control: str) -> dict[str, Any]:
+        """Compare two sessions, as the view of a session with a control group compares its groups.
+
+        Parameters
+        ----------
+        learner, control : ids of the session in question, and of the one that it is compared with
+
+        Returns
+        -------
+        ``groups``, and ``verdict``, which is None before 200 acts of both together.
+
+        Raises
+        ------
+        InvalidRequestError
+            where their ranges or words differ.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        query = {"learner": learner, "control": control}
+        found = await self._calls.call(Call("GET", "/v1/compare", query=query))
+        return read(lambda answer: {"groups": answer["groups"], "verdict": answer.get("verdict")}, found)
 
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - waits in a thread
         """Send the reports that wait.

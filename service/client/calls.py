@@ -191,6 +191,7 @@ class Action:
     segment : that the act named
     event_id : names the decision in reports: the same id counts once, however often it is reported
     token : for the page, which reports its clicks by it; None unless the session has tokens
+    group : ``"learner"`` or ``"control"``; None unless the session has a control group
     is_fallback : whether the service did not answer in time, and this is what the caller named for that case
     error : why it did not
     """
@@ -204,6 +205,7 @@ class Action:
     segment: str | None = None
     event_id: str = ""
     token: str | None = None
+    group: str | None = None
     is_fallback: bool = False
     error: BanditsError | None = field(default=None, repr=False, compare=False)
 
@@ -249,7 +251,10 @@ class Settlement:
 
 @dataclass(frozen=True)
 class SessionView:
-    """A session as it is now; ``view["mean_loss"]`` reads any field of the answer by its name."""
+    """A session as it is now; ``view["mean_loss"]`` reads any field of the answer by its name.
+
+    ``groups`` and ``verdict`` are None without a control group, ``verdict`` also before there is one.
+    """
 
     session_id: str
     learner: Mapping[str, Any]
@@ -261,6 +266,10 @@ class SessionView:
     version: str
     probabilities: list[float] | None = None
     x: list[float] | None = None
+    groups: Mapping[str, Mapping[str, Any]] | None = None
+    verdict: Mapping[str, Any] | None = None
+    leader: Mapping[str, Any] | None = None
+    halted_at: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
@@ -361,17 +370,17 @@ def actions_of(answer: Mapping[str, Any], key: str, body: Mapping[str, Any]) -> 
 
 
 def _action_of(answer: Mapping[str, Any], digest: str, segment: str | None) -> Action:
-    names = ("arm", "label", "probability", "x", "query_points", "token")
-    arm, label, probability, x, query_points, token = map(answer.get, names)
+    names = ("arm", "label", "probability", "x", "query_points", "token", "group")
+    arm, label, probability, x, query_points, token, group = map(answer.get, names)
     slot, _ = _whole(answer["slot"]), _whole(0 if arm is None else arm)
     points = [] if x is None else [x, *(query_points or ())]
     numbers = [0 if probability is None else probability, *(each for point in points for each in point)]
     are_finite = all(type(each) in {int, float} and abs(each) <= sys.float_info.max for each in numbers)
-    are_texts = isinstance(label, str | None) and isinstance(token, str | None)
+    are_texts = all(isinstance(text, str | None) for text in (label, token, group))
     are_typed = are_texts and all(isinstance(point, list) for point in points)
     if not (are_finite and are_typed and 0 <= numbers[0] <= 1 + 1e-6) or (arm, label, x) == (None, None, None):
         raise ValueError("it names neither an arm nor a point, or has numbers that are none")
-    return Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}", token)
+    return Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}", token, group)
 
 
 def _whole(value: Any, most: int = 2**53) -> int:
@@ -403,10 +412,10 @@ Fallback: TypeAlias = str | int | Sequence[float]
 """An arm, or a point."""
 VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
-CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals")
+CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals", "control", "guard")
 """Fields of a session that may change after its creation, beside its arms."""
 _COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates", "tokens")
-_WHERE = ("event_id", "slot", "segment", "token")
+_WHERE = ("event_id", "slot", "segment", "group", "token")
 OUTCOMES = ("loss", "reward", "goal", "losses", "gradient", VOID)
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -454,6 +463,8 @@ class SessionOptions(TypedDict, total=False):
     updates: Mapping[str, Any] | None
     goals: Mapping[str, float] | None
     tokens: bool
+    control: Mapping[str, Any] | None
+    guard: Mapping[str, Any] | None
 
 
 class ArmChanges(TypedDict, total=False):
@@ -466,25 +477,29 @@ class ArmChanges(TypedDict, total=False):
 
 
 class SessionChanges(TypedDict, total=False):
-    """Options to change; None clears one."""
+    """Options to change; None clears one, and ``halted=False`` lets a halted session go on."""
 
     expiry: Mapping[str, Any] | None
     idle_ttl_seconds: float | None
     floor: float | None
     goals: Mapping[str, float] | None
+    control: Mapping[str, Any] | None
+    guard: Mapping[str, Any] | None
+    halted: bool
 
 
 class ActOptions(TypedDict, total=False):
     """What an act may say.
 
     ``eligible``: the arms that may be drawn, ``exclude``: those that may not; ``segment``: who asks;
-    ``idempotency_key``: the same key gives the same action for a day, such as a visitor's id; ``timeout``: seconds
-    for this call and its retries.
+    ``visitor``: whose group is always the same; ``idempotency_key``: the same key gives the same action for a day;
+    ``timeout``: seconds for this call and its retries.
     """
 
     eligible: Iterable[Arm] | None
     exclude: Iterable[Arm] | None
     segment: str | None
+    visitor: str | None
     idempotency_key: str | None
     timeout: float | None
 
@@ -500,13 +515,14 @@ class FeedbackOptions(TypedDict, total=False):
 class Where(TypedDict, total=False):
     """Which decision an event is about, as far as the action does not say it.
 
-    ``event_id``: the event counts once, however often it is sent; ``slot``, ``segment``: of the decision; or the
-    ``token`` that says all of that.
+    ``event_id``: the event counts once, however often it is sent; ``slot``, ``segment``, ``group``: of the
+    decision; or the ``token`` that says all of that.
     """
 
     event_id: str | None
     slot: int | None
     segment: str | None
+    group: str | None
     token: str | None
 
 
@@ -586,7 +602,7 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
     if str(where["event_id"]).startswith(FALLBACK_ID):
         return None
     if where["token"] is not None:
-        decision, where["segment"] = None, None
+        decision, where["segment"], where["group"] = None, None, None
     if decision is None:
         where["slot"] = None
     else:

@@ -60,7 +60,7 @@ NO_ACTIONS = [
     *({"probability": wrong} for wrong in (NAN, float("inf"), HUGE, -0.5, 2, "0.5", True, [])),
     *({"slot": wrong} for wrong in (None, "1", True, 1.0, -1, HUGE, [1])),
     *({"arm": wrong} for wrong in ("0", True, -1, 0.5)),
-    *({"label": wrong} for wrong in (5, ["shoes"])),
+    *({name: wrong} for name in ("label", "group") for wrong in (5, ["shoes"])),
     *({"x": wrong} for wrong in (5, "12", {"0": 1}, [NAN], [HUGE], ["1"], [[1.0]])),
     *({"x": [0.5], "query_points": [[NAN]]}, {"arm": None, "label": None}),
 ]

@@ -1,10 +1,13 @@
 """Every call that acts or reports, against a service in this process."""
 
+import json
+
+import httpx
 import numpy as np
 import pytest
 
 from service.client import InvalidRequestError, SurplusFeedbackError
-from tests.client.conftest import CLICKS
+from tests.client.conftest import ACTION, CLICKS, SETTLED, scripted
 
 POINTS = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 
@@ -34,6 +37,26 @@ def test_an_action_of_a_session_with_tokens_is_reported_by_its_token(bandits):
     assert shop.feedback(token=actions[2].token, loss=0).duplicates == 1
     with pytest.raises(InvalidRequestError, match="invalid_token"):
         shop.feedback(token="nothing", loss=0)
+
+
+def test_the_group_of_an_action_goes_with_its_report():
+    acted = httpx.Response(200, json=ACTION | {"group": "control"})
+    bandits, script = scripted(acted, httpx.Response(200, json=SETTLED))
+    action = bandits.session("shop").act(visitor="ann", fallback="hat")
+    for decision, where in ((action, {}), ("hat", {"group": "learner"}), (action, {"token": "t"})):
+        bandits.session("shop").feedback(decision, loss=1, **where)
+    asked, *said = (json.loads(request.content) for request in script.requests)
+
+    assert (action.group, asked) == ("control", {"visitor": "ann"})
+    assert [each["events"][0].get("group") for each in said] == ["control", "learner", None]
+
+
+def test_two_sessions_are_compared():
+    groups = {"learner": {"acts": 5}, "control": {"acts": 6}}
+    bandits, script = scripted(httpx.Response(200, json={"groups": groups}))
+
+    assert bandits.compare("a", "b") == {"groups": groups, "verdict": None}
+    assert script.requests[0].url.raw_path == b"/v1/compare?learner=a&control=b"
 
 
 def test_several_actions_come_in_one_call(shop):
