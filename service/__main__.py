@@ -29,6 +29,8 @@ COMMANDS = {
     "demo": "show a simulated shop whose service learns",
     "doctor": "check the settings, the store and a running service",
     "sessions": "list, show, create, pause, resume and delete sessions",
+    "verdict": "say whether a session is better than its control group",
+    "compare": "say whether one session is better than another",
     "export": "write sessions to files",
     "import": "create sessions from such files",
     "feed": "report the events of a file",
@@ -38,7 +40,7 @@ COMMANDS = {
 """What may stand first, and what it does."""
 WORDS = COMMANDS.keys() - {"serve", "evaluate"}
 """Those that ``commands`` runs."""
-WITHOUT_SERVER = {"export", "feed", "import", "sessions", "version"}
+WITHOUT_SERVER = {"compare", "export", "feed", "import", "sessions", "verdict", "version"}
 """Those that only call a service."""
 
 

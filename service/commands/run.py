@@ -155,6 +155,8 @@ WORDS = {
     "demo": ".demo",
     "doctor": ".doctor",
     "sessions": ".sessions",
+    "verdict": ".verdict",
+    "compare": ".verdict",
     "export": ".transfer",
     "import": ".transfer",
     "feed": ".feed",
