@@ -210,6 +210,14 @@ class ReplaceArms(Posted):
 # -- What is listed of one session: its arms, its segments, its decisions and its history.
 
 
+class SoFar(Described):
+    """What is known of an arm now: an open decision counts as the default; without one only settled ones count."""
+
+    acts: int
+    events: int
+    mean: float | None
+
+
 class ArmRow(Described):
     """An arm and its counts."""
 
@@ -226,13 +234,19 @@ class ArmRow(Described):
     feedbacks: int | None = None
     expired: int | None = None
     mean_loss: float | None = None
-    """Over applied events and decisions expired at their default; null before the first."""
+    """Over applied events and decisions that ended at their default; null before the first."""
     mean_reward: float | None = None
     """The same in a session with ``reward_range``."""
+    low: float | None = None
+    """End of the 95 % interval of the mean so far, however often you look; at first of the whole range."""
+    high: float | None = None
+    so_far: SoFar | None = None
+    removed: bool | None = None
+    """True of a removed arm; its label is there until it is forgotten."""
 
 
 class ArmPage(Described):
-    """A page of live arms."""
+    """A page of arms."""
 
     arms: list[ArmRow]
     next_cursor: str | None
@@ -418,6 +432,20 @@ class SessionSummary(Described):
     expires_at: str | None
 
 
+class Leader(Described):
+    """The most probable arm, with its mean and interval so far."""
+
+    arm: int
+    label: str | None = None
+    probability: float
+    mean: float | None
+    """As ``so_far`` of the list of arms has it."""
+    low: float
+    high: float
+    clear: bool
+    """Whether its interval lies on the better side of that of every other live arm."""
+
+
 class SessionView(SessionSummary):
     """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
 
@@ -430,6 +458,8 @@ class SessionView(SessionSummary):
     """Labels of paused arms; left out over points."""
     probabilities: list[float] | None = None
     """Of the arms, in the order of ``learner.arms``; without labels, of their indexes."""
+    leader: Leader | None = None
+    """Of the whole session. Left out over points, and if ``segment`` is given."""
     unknown: list[str] | None = None
     """Labels to remove, pause or resume that no arm has. Only the answer to this change shows them; left out if
     there are none."""

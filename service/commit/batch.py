@@ -79,6 +79,8 @@ class ArmsChanged(NamedTuple):
     resumed: Sequence[str] = ()
     given_up: Mapping[int, int] = {}
     """Index of a removed arm to the decisions of it that were outstanding."""
+    default: float | None = None
+    """The loss, as it would be posted, at which these count; None: at none."""
 
 
 class SessionChanged(NamedTuple):
@@ -153,7 +155,11 @@ class Journal(list[Happening]):
 def _counted(each: Happening, losses: LossRange, default: float | None) -> Iterator[tuple[int, int, float]]:
     """Yield what is added to the counts of arms: arm, kind of count and amount."""
     if isinstance(each, ArmsChanged):
-        yield from ((arm, stored_as.REMOVED, count) for arm, count in each.given_up.items())
+        for arm, count in each.given_up.items():
+            yield arm, stored_as.REMOVED, count
+            if each.default is not None:  # They count as it at once, and no click of theirs will change that.
+                yield arm, stored_as.DEFAULTED, count
+                yield arm, stored_as.LOSSES, count * losses.share(each.default)
     elif isinstance(each, Ended) and (kind := _COUNTED.get(each.outcome)) is not None:
         yield each.arm, kind, each.decisions
         if each.defaulted:

@@ -469,7 +469,11 @@ class ArmRun(BaseRun):
             self.state = self.learner.add_arms(self.state, count)
 
     def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:  # noqa: ARG002 - slots have indexes
-        self.state = self.learner.give_up(self.state, self.ledger.remove(positions))
+        count = self.ledger.remove(positions)
+        self.state = self.learner.give_up(self.state, count)
+        expiry = self.params.expiry
+        if count and expiry is not None and expiry.loss is not None:  # No click of theirs will count any more.
+            self.ledger.learn(expiry.loss, count)
         if self.act_times is not None:
             self.act_times.remove(positions)
 

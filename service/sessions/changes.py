@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from ..commit.batch import Applied, ArmsChanged, Draft, Journal, Operation, SessionChanged, expire_due
-from ..cooperative import LABEL_BYTES, Body, joined, run_in_thread_if_large
+from ..cooperative import LABEL_BYTES, joined, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms, Change
 from ..engine.run import Run, with_params
 from ..errors import FieldValueError, InvalidRequestError, NoLabelsError
@@ -17,7 +17,7 @@ from ..models.specification import ExpirySpec, Specification, token_seconds
 from ..models.stored import Stored
 from ..serialization import records
 from .act import check_defined
-from .views import ArmLimits, check_labels, label_bytes
+from .views import ArmLimits, View, check_labels, label_bytes
 
 # -- Changing the arms of a session: some of them, or the whole catalogue.
 
@@ -30,8 +30,8 @@ class ChangeArms(Operation):
     """
 
     limits: ArmLimits
-    view: Callable[[Run, bool, Sequence[str]], Body]
-    """Makes the answer, of a run, whether its commit extends the idle deadline, and labels that no arm has."""
+    view: View
+    """Makes the answer."""
     add: Sequence[str] = ()
     remove: Sequence[str] = ()
     pause: Sequence[str] = ()
@@ -54,7 +54,8 @@ class ChangeArms(Operation):
         named = (self.add, self.remove, self.pause, self.resume, self.catalogue or ())
         size = LABEL_BYTES * (len(run.arms.live) + len(run.arms.removed or ()) + sum(map(len, named)))
         changed, unknown = await run_in_thread_if_large(size, self._change, draft, run)
-        body = await joined(self.view(run, changed or self.idempotency is not None, unknown), draft.fair_yield)
+        view = await self.view(run, draft.journal, changed or self.idempotency is not None, unknown)
+        body = await joined(view, draft.fair_yield)
         return Applied(body, changed=changed, shows_version=True)
 
     def _change(self, draft: Draft, run: ArmRun) -> tuple[bool, Sequence[str]]:
@@ -75,7 +76,7 @@ class ChangeArms(Operation):
         if after is before:
             return False, unknown
         self._check_size(before, change, after)
-        _note(draft.journal, run, change, after)
+        _note(draft, run, change, after)
         run.change_arms(change, after, adds_first=self.catalogue is not None)
         draft.stored = draft.stored._replace(arms=after)
         draft.records = {**draft.records, **records.encode_removed(before, after, change)}
@@ -95,13 +96,16 @@ class ChangeArms(Operation):
             raise InvalidRequestError.of(field, f"a session may have had {text}: {advice}")
 
 
-def _note(journal: Journal, run: ArmRun, change: Change, after: Arms) -> None:
+def _note(draft: Draft, run: ArmRun, change: Change, after: Arms) -> None:
     before, had, has, removed = run.arms, run.arms.names or (), after.names or (), change.removed
     outstanding = {arm: run.ledger.by_arm.item(before.positions[arm]) for arm in removed}
     paused = [has[arm] for arm in sorted(after.paused - before.paused)]
     resumed = [has[arm] for arm in sorted(before.paused - after.paused - frozenset(removed))]
     given_up = {arm: count for arm, count in outstanding.items() if count}
-    journal.append(ArmsChanged(change.added, [had[arm] for arm in removed], paused, resumed, given_up))
+    default = draft.stored.specification.default_loss
+    draft.journal.append(
+        ArmsChanged(change.added, [had[arm] for arm in removed], paused, resumed, given_up, default)
+    )
 
 
 def _with_labels(run: Run) -> ArmRun:
@@ -120,8 +124,8 @@ class ChangeSession(Operation):
 
     fields: Mapping[str, Any]
     """``expiry``, ``idle_ttl_seconds``, ``floor`` and ``goals``, those that were posted."""
-    view: Callable[[Stored, Run, bool], Body]
-    """Makes the answer, of a specification, a run, and whether the commit extends the idle deadline."""
+    view: View
+    """Makes the answer, of a specification before all else."""
 
     async def check(self, draft: Draft) -> Stored:
         """Return the session's specification after the change, if it is one."""
@@ -143,18 +147,19 @@ class ChangeSession(Operation):
                 after = after._replace(tokens_from=max(after.tokens_from, run.ledger.time - token_seconds(before)))
             draft.stored = after
             draft.journal.append(SessionChanged(changed))
-        shown = await _settled(run)
-        body = await joined(self.view(after, shown, bool(changed or self.idempotency)), draft.fair_yield)
+        shown, journal = await _settled(run, draft.journal)
+        view = await self.view(after, shown, journal, bool(changed or self.idempotency))
+        body = await joined(view, draft.fair_yield)
         return Applied(body, changed=bool(changed), shows_version=True)
 
 
-async def _settled(run: Run) -> Run:
-    """Return the run as views show it: what a new window has made due is settled by the next commit."""
+async def _settled(run: Run, journal: Journal) -> tuple[Run, Journal]:
+    """Return the run as views show it, and what led to it: what a new window makes due the next commit settles."""
     if not run.due:
-        return run
-    shown = run.copy()
-    await expire_due(shown, Journal())
-    return shown
+        return run, journal
+    shown, journal = run.copy(), Journal(journal)
+    await expire_due(shown, journal)
+    return shown, journal
 
 
 def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:

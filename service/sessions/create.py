@@ -232,8 +232,9 @@ class Creator:
         if key is not None:  # Which stores the view before the session is there.
             expires_at = cached.stored.specification.expires_at(self._store.now())
             snapshot = whole.snapshot._replace(version=new.version, expires_at=expires_at)
-            view = session_view(session_id, snapshot, await self._reader.as_of_now(cached, Journal()))
-            body = await joined(view, FairYield())
+            shown = await self._reader.as_of_now(cached, journal := Journal())
+            leader = await self._reader.leader(session_id, cached, shown.run, journal, whole.counts)
+            body = await joined(session_view(session_id, snapshot, shown, leader=leader), FairYield())
             new = new._replace(answer=(key.key, key.body + await compress_if_large(body)))
         async with self._counted(session_id, rights):
             existing = await self._store.restore(session_id, whole, new)
@@ -274,7 +275,7 @@ class Creator:
             raise errors.SessionExistsError.of(wrong, [path for each in differing for path in each.paths])
         if key is None:
             return Created(session_id, Answer(await self._reader.view(session_id)), new=False)
-        show = Show(viewer(session_id, existing, cached), idempotency=key)
+        show = Show(viewer(self._reader, session_id, existing, cached), idempotency=key)
         return Created(session_id, await self._queues.submit(session_id, show), new=False)
 
 

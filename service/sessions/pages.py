@@ -22,7 +22,7 @@ from ..cooperative import COMPACT, Body, FairYield, answer_body, json_chunks, ru
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import LossRange
 from ..engine.run import Run, SlotRun
-from ..learners.base import FloatArray
+from ..learners.base import FloatArray, IntArray
 from ..learners.multiscale_tsallis import MultiscaleTsallis
 from ..serialization import summary as listed_fields
 from ..serialization.binary import CodecError
@@ -32,7 +32,7 @@ from ..serialization.summary import HintCode as HintCode
 from ..store.base import ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
-from .views import Reader, check_id, of_store, summary
+from .views import Reader, check_id, of_store, so_far, summary
 
 Gone = Callable[[], bool]
 """Whether a client has left."""
@@ -175,7 +175,7 @@ class ReadCounts:
     def acts(self, arm: int) -> float:
         """Return the acts of an arm that was read."""
         row = self.rows[arm]
-        return self.outstanding[arm] + row.feedbacks + row.expired + row.voided + row.removed
+        return self.outstanding.get(arm, 0) + row.feedbacks + row.expired + row.voided + row.removed
 
     def mean(self, arm: int) -> float | None:
         """Return the mean loss of an arm over applied events and decisions learned at the default.
@@ -199,9 +199,16 @@ MAX_TRIES = 3
 
 
 async def arms_page(
-    reader: Reader, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
+    reader: Reader,
+    session_id: str,
+    cursor: str | None,
+    limit: int,
+    sort: ArmSort,
+    segment: str | None = None,
+    *,
+    with_removed: bool = False,
 ) -> Body:
-    """Return the JSON of a page of live arms, with what is counted of each; due decisions are settled first.
+    """Return the JSON of a page of arms, with what is counted of each; due decisions are settled first.
 
     Parameters
     ----------
@@ -211,6 +218,7 @@ async def arms_page(
     limit : arms on the page, at most
     sort : the order; with a hyphen, descending
     segment : shows the probabilities of this segment alone, sorted by index or probability; None for the session
+    with_removed : whether removed arms are listed, too; not of a segment
 
     Raises
     ------
@@ -232,21 +240,29 @@ async def arms_page(
         add_counts(added, await journal.counts(spec.losses, spec.default_loss, FairYield()))
         outstanding = dict(zip(run.arms.live, run.ledger.by_arm.tolist(), strict=True))
         counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
-        probabilities = np.asarray(run.probabilities)
-        order = await _ordered(run, probabilities, counts, sort)
+        listed, probabilities = np.array(run.arms.live), run.probabilities
+        if with_removed:
+            listed, probabilities = np.arange(run.arms.size), np.zeros(run.arms.size)
+            probabilities[list(run.arms.live)] = run.probabilities
+        order = await _ordered(listed, probabilities, counts, sort)
         arms = order[start : start + limit].tolist()
         await counts.read(arms)
         if counts.versions <= {snapshot.version}:
             break
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
-    shown: dict[str, Any] = {"probability": probabilities}
+    shown: dict[str, Any] = {"probability": run.probabilities}
     if isinstance(run.learner, MultiscaleTsallis):
         shown["best_chance"] = run.learner.best_chance(run.state)
-    rows, fair_yield = [], FairYield()
+    rows, fair_yield, gone = [], FairYield(), {each.arm: label for label, each in (run.arms.removed or {}).items()}
     for arm in arms:
-        position = run.arms.positions[arm]
-        of_arm = {name: None if each is None else float(each[position]) for name, each in shown.items()}
-        rows.append(_row(run, of_arm, counts, arm))
+        if run.arms.is_live(arm):
+            position = run.arms.positions[arm]
+            of_arm = {name: None if each is None else float(each[position]) for name, each in shown.items()}
+            row = _named(run, arm) | of_arm
+        else:
+            label = {"label": gone[arm]} if arm in gone else {}
+            row = {"arm": arm, **label, "paused": False, "removed": True, "probability": 0.0}
+        rows.append(row | _counted(run, counts, arm))
         await fair_yield()
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
@@ -259,7 +275,7 @@ async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, s
     if segment not in found.segments:
         raise errors.UnknownSegmentError
     run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])
-    order = await _ordered(run, probabilities, None, sort)
+    order = await _ordered(np.array(run.arms.live), probabilities, None, sort)
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
     arms = order[start : start + limit].tolist()
     shown = dict(zip(run.arms.live, probabilities.tolist(), strict=True))
@@ -285,19 +301,19 @@ def _start(cursor: str | None, sort: ArmSort) -> int:
 
 
 async def _ordered(
-    run: ArmRun, probabilities: FloatArray, counts: ReadCounts | None, sort: ArmSort
+    arms: IntArray, probabilities: FloatArray, counts: ReadCounts | None, sort: ArmSort
 ) -> NDArray[np.int64]:
-    """Return the indexes of the live arms in their order; ties by index, arms without a mean last.
+    """Return the indexes of arms, ascending, in their order; ties by index, arms without a mean last.
 
     Without ``counts`` the order is by index or probability.
     """
-    live, by = np.array(run.arms.live), sort.removeprefix("-")
-    keys: NDArray[Any] = probabilities if by == "probability" else live
+    by, listed = sort.removeprefix("-"), arms.tolist()
+    keys: NDArray[Any] = probabilities if by == "probability" else arms
     if counts is not None and by in ("acts", "mean"):
-        await counts.read(run.arms.live)
-        keys = await _keys(counts.acts if by == "acts" else counts.mean, run.arms.live)
+        await counts.read(listed)
+        keys = await _keys(counts.acts if by == "acts" else counts.mean, listed)
     signed = -keys if sort.startswith("-") else keys  # A missing mean is NaN, which sorts last either way.
-    order: NDArray[np.int64] = live[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
+    order: NDArray[np.int64] = arms[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
     return order
 
 
@@ -317,16 +333,18 @@ def _named(run: ArmRun, arm: int) -> dict[str, Any]:
     return {"arm": arm, **label, "paused": arm in run.arms.paused}
 
 
-def _row(run: ArmRun, shown: dict[str, Any], counts: ReadCounts, arm: int) -> dict[str, Any]:
-    row = counts.rows[arm]
+def _counted(run: ArmRun, counts: ReadCounts, arm: int) -> dict[str, Any]:
+    row, outstanding = counts.rows[arm], counts.outstanding.get(arm, 0)
+    acts, mean, low, high = so_far(run.params, row, outstanding)
     return {
-        **_named(run, arm),
-        **shown,
         "acts": int(counts.acts(arm)),
-        "outstanding": counts.outstanding[arm],
+        "outstanding": outstanding,
         "feedbacks": int(row.feedbacks),
         "expired": int(row.expired),
         f"mean_{run.params.losses.word}": counts.mean(arm),
+        "low": low,
+        "high": high,
+        "so_far": {"acts": acts, "events": int(row.feedbacks), "mean": mean},
     }
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..commit.batch import Answer as Answer
+from ..commit.batch import Journal
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
 from ..commit.schemas import Schemas as Schemas
@@ -114,7 +115,7 @@ class Sessions:
         """
         snapshot, cached = await self.reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
-        operation = ChangeArms(limits, viewer(session_id, snapshot, cached), **labels, idempotency=key)
+        operation = ChangeArms(limits, viewer(self.reader, session_id, snapshot, cached), **labels, idempotency=key)
         return await self.queues.submit(session_id, operation)
 
     async def change(self, session_id: str, fields: Mapping[str, Any], key: Idempotency | None) -> Answer:
@@ -135,8 +136,9 @@ class Sessions:
         """
         snapshot, cached = await self.reader.load(session_id)
 
-        def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
-            return viewer(session_id, snapshot, cached._replace(stored=stored))(run, extends_deadline)
+        async def view(stored: Stored, run: Run, journal: Journal, extends_deadline: bool) -> Body:
+            of_stored = viewer(self.reader, session_id, snapshot, cached._replace(stored=stored))
+            return await of_stored(run, journal, extends_deadline)
 
         return await self.queues.submit(session_id, ChangeSession(fields, view, idempotency=key))
 

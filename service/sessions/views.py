@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..commit.batch import VERSION, Applied, Draft, Journal, Operation, expire_due
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.loading import decoded, with_records
-from ..cooperative import COMPACT, LABEL_BYTES, Body, answer_body, floats_text, joined, json_chunks
+from ..cooperative import COMPACT, LABEL_BYTES, Body, FairYield, answer_body, floats_text, joined, json_chunks
 from ..engine.arm_run import ArmRun
+from ..engine.ledger import Params
 from ..engine.run import Run, SlotRun
-from ..errors import InvalidRequestError, UnknownSessionError
-from ..learners.base import Spec
+from ..engine.verdict import mean_interval
+from ..errors import InvalidRequestError, StoreUnavailableError, UnknownSessionError
+from ..learners.base import FloatArray, Spec
 from ..learners.specs import ArmsSpec, PointsSpec, named
 from ..models.specification import Specification, is_id
 from ..serialization import summary as listed
-from ..serialization.summary import effective_arms, time_text
+from ..serialization.summary import effective_arms, shown_mean, time_text
 from ..settings import Settings
-from ..store.base import Snapshot, Store
+from ..store.base import ArmCounts, Rows, Snapshot, Store, add_counts, counts_of
 
 # -- How large a session may be: by the settings, and by what an API key allows.
 
@@ -152,13 +157,15 @@ class ShortView(NamedTuple):
     """What comes last: the probabilities, for the most part."""
 
     @classmethod
-    def of(cls, cached: CachedSession) -> ShortView | None:
-        """Make the texts; None for a view that may be long, or is of points."""
+    def of(cls, cached: CachedSession, leader: Leader | None = None) -> ShortView | None:
+        """Make the texts, with the leader if it is known; None for a view that may be long, or is of points."""
         run = cached.run
         if not isinstance(run, ArmRun) or run.arms.names is not None or len(run.arms.live) > SHORT_ARMS:
             return None
         p = run.probabilities
         numbers = f'"paused":[],"probabilities":[{floats_text(p, COMPACT)}],"effective_arms":{effective_arms(p)!r}'
+        if (leader := leader or _first_leader(run)) is not None:
+            numbers += f',"leader":{COMPACT.encode(leader)}'
         return cls(COMPACT.encode(_of_run(cached))[1:-1], numbers)
 
     def view(self, session_id: str, snapshot: Snapshot) -> bytes:
@@ -173,7 +180,13 @@ class ShortView(NamedTuple):
         return f"{{{first},{self.fields},{last},{self.numbers}}}".encode()
 
 
-def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession, unknown: Sequence[str] = ()) -> Body:
+def session_view(
+    session_id: str,
+    snapshot: Snapshot,
+    cached: CachedSession,
+    unknown: Sequence[str] = (),
+    leader: Leader | None = None,
+) -> Body:
     """Return the JSON of a session's view.
 
     Parameters
@@ -182,10 +195,13 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession, unk
     snapshot : gives version and times
     cached : gives the rest; its run may be ahead of the snapshot
     unknown : labels that the request named and no arm has
+    leader : the arm that leads; None where the store was not asked, and only that of a new session is known
     """
-    if (short := ShortView.of(cached)) is not None:
+    if (short := ShortView.of(cached, leader)) is not None:
         return short.view(session_id, snapshot)
     fields = fields_of(session_id, snapshot, cached) | ({"unknown": unknown} if unknown else {})
+    if (leader := leader or _first_leader(cached.run)) is not None:
+        fields["leader"] = leader
     return answer_body(json_chunks(fields))
 
 
@@ -231,24 +247,83 @@ def of_store(snapshot: Snapshot) -> dict[str, Any]:
     return {"version": snapshot.version, "created_at": time_text(snapshot.created_at), "expires_at": expires_at}
 
 
-def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callable[..., Body]:
-    """Make a function for the view that a commit answers with: of its run, whether it is a use, and unknown labels.
+View = Callable[..., Awaitable[Body]]
+"""Makes a view, of a run, what its batch has done, whether that extends the idle deadline, and unknown labels."""
 
-    A use extends the idle deadline. The version is not known before the commit: ``VERSION`` stands for it.
+
+def viewer(reader: Reader, session_id: str, snapshot: Snapshot, cached: CachedSession) -> View:
+    """Make a function for the view that a commit answers with.
+
+    The version is not known before the commit: ``VERSION`` stands for it.
 
     Parameters
     ----------
+    reader : finds the leader
     session_id : shown in the view
     snapshot : gives the time of creation, and the idle deadline where the commit is no use
     cached : gives the specification; its run is replaced by the commit's
     """
 
-    def view(run: Run, extends_deadline: bool, unknown: Sequence[str] = ()) -> Body:
+    async def view(run: Run, journal: Journal, extends_deadline: bool, unknown: Sequence[str] = ()) -> Body:
+        leader = None
+        with suppress(StoreUnavailableError, UnknownSessionError):  # Which the commit will find out.
+            leader = await reader.leader(session_id, cached, run, journal)
         extended = cached.stored.specification.expires_at(run.ledger.time)
         then = snapshot._replace(version=VERSION, expires_at=extended if extends_deadline else snapshot.expires_at)
-        return session_view(session_id, then, cached._replace(run=run), unknown)
+        return session_view(session_id, then, cached._replace(run=run), unknown, leader)
 
     return view
+
+
+# -- What an arm's rewards are so far, and which arm leads.
+
+
+def so_far(params: Params, counts: ArmCounts, outstanding: int) -> tuple[int, float | None, float, float]:
+    """Return an arm's acts, mean and interval, an act counting as the default until an event replaces it.
+
+    Without a default settled decisions count alone; without acts the mean is None, the interval the whole range.
+
+    Parameters
+    ----------
+    params : of the session, in whose unit mean and interval are
+    counts, outstanding : of the arm
+    """
+    losses, expiry, learned = params.losses, params.expiry, counts.feedbacks + counts.defaulted
+    acts, total = learned, counts.losses
+    if expiry is not None and expiry.loss is not None:
+        acts = outstanding + counts.feedbacks + counts.expired + counts.removed
+        total += (acts - learned) * losses.share(losses.posted(expiry.loss))
+    low, high = sorted(losses.at_share(1 - end) for end in mean_interval(acts - total, acts))
+    return (
+        int(acts),
+        shown_mean(losses.at_share(total / acts)) if acts > 0 else None,
+        shown_mean(low),
+        shown_mean(high),
+    )
+
+
+Leader = Mapping[str, Any]
+"""The most probable arm as a view shows it."""
+FEW_ARMS, ARMS_AT_ONCE = 16, 250
+"""Arms whose counts are read first, and later, to find one that may be better than the leader."""
+MAX_LEADERS = 1_000
+"""Sessions whose leader is remembered."""
+
+
+def _leader(run: ArmRun, p: FloatArray, position: int, row: ArmCounts) -> dict[str, Any]:
+    """Return what is known of an arm, by position, but whether its lead is clear."""
+    arm, names = run.arms.live[position], run.arms.names
+    label = {} if names is None else {"label": names[arm]}
+    _, mean, low, high = so_far(run.params, row, run.ledger.by_arm.item(position))
+    return {"arm": arm, **label, "probability": p.item(position), "mean": mean, "low": low, "high": high}
+
+
+def _first_leader(run: Run) -> Leader | None:
+    """Return the leader of a session without acts, of whose arms nothing is counted yet; None with some."""
+    if not isinstance(run, ArmRun) or run.ledger.slot:
+        return None
+    position = int((p := run.probabilities).argmax())
+    return _leader(run, p, position, ArmCounts()) | {"clear": len(run.arms.live) == 1}
 
 
 # -- Reading sessions without changing them.
@@ -280,10 +355,61 @@ class Reader:
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
         self.store, self._cache = store, cache
+        self._leaders: dict[str, tuple[tuple[str, int], Leader | None]] = {}
+        """By session, at a version and with so many decisions expired."""
 
     async def view(self, session_id: str) -> Body:
         """Return the JSON of a session as it is now, with its due decisions settled; nothing is committed."""
-        return session_view(session_id, *(await self.settled(session_id, Journal())))
+        snapshot, cached = await self.settled(session_id, journal := Journal())
+        moment = (snapshot.version, cached.run.ledger.expired)
+        known, leader = self._leaders.get(session_id, (None, None))
+        if known != moment:
+            leader = await self.leader(session_id, cached, cached.run, journal)
+            if len(self._leaders) >= MAX_LEADERS:
+                self._leaders.clear()
+            self._leaders[session_id] = (moment, leader)
+        return session_view(session_id, snapshot, cached, leader=leader)
+
+    async def leader(
+        self, session_id: str, cached: CachedSession, run: Run, journal: Journal, rows: Rows | None = None
+    ) -> Leader | None:
+        """Return the most probable arm, and whether its interval lies beyond that of each other live arm.
+
+        Counts are read until one is found that does not; of a commit meanwhile some may be counted. Without acts,
+        and over points, it is None.
+
+        Parameters
+        ----------
+        session_id, cached : of the session
+        run : of which the leader is
+        journal : what led to it from what is stored
+        rows : the counts of arms, where they are known
+        """
+        if not isinstance(run, ArmRun) or not run.ledger.slot:
+            return None
+        added, losses, leader, p = dict[int, list[float]](), run.params.losses, dict[str, Any](), run.probabilities
+        if journal:
+            default = cached.stored.specification.default_loss
+            add_counts(added, await journal.counts(losses, default, FairYield()))
+        order, start = np.argsort(-p, kind="stable"), 0
+        rises = losses.best > losses.worst
+        while start < order.size:
+            some = order[start : start + (ARMS_AT_ONCE if start else FEW_ARMS)].tolist()
+            arms, start = [run.arms.live[at] for at in some], start + len(some)
+            found = None if rows is not None else await self.store.read_counts(session_id, arms)
+            if found is None and rows is None:
+                raise UnknownSessionError
+            for place, (arm, at) in enumerate(zip(arms, some, strict=True)):
+                row = ArmCounts(*(rows or {}).get(arm, ())) if found is None else found.rows[place]
+                if added:
+                    row = ArmCounts(*map(sum, zip(row, counts_of(arm, added), strict=True)))
+                if not leader:
+                    leader = _leader(run, p, at, row)
+                    continue
+                _, _, low, high = so_far(run.params, row, run.ledger.by_arm.item(at))
+                if high >= leader["low"] if rises else low <= leader["high"]:
+                    return leader | {"clear": False}
+        return leader | {"clear": True}
 
     async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
         """Read a session as it is now, with its due decisions settled, without committing that.
@@ -378,13 +504,13 @@ class Show(Operation):
 
     extends_deadline = False
 
-    view: Callable[[Run, bool], Body]
-    """Makes the view, of a run and whether its commit extends the idle deadline."""
+    view: View
 
     @property
     def weight(self) -> int:
         return 0
 
     async def apply(self, draft: Draft, _checked: None) -> Applied:
-        body = await joined(self.view(draft.run, self.extends_deadline), draft.fair_yield)
+        view = await self.view(draft.run, draft.journal, self.extends_deadline)
+        body = await joined(view, draft.fair_yield)
         return Applied(body, changed=False, shows_version=True)

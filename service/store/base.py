@@ -62,7 +62,7 @@ class ArmCounts(NamedTuple):
     losses: float = 0
     """Sum of the losses of applied events and of decisions learned at the default."""
     defaulted: float = 0
-    """Expired decisions that were learned at the default loss."""
+    """Decisions that count as the default loss: expired ones, and those of a removed arm."""
     expired: float = 0
     voided: float = 0
     removed: float = 0

@@ -1,6 +1,7 @@
 """Lists of sessions and of a session's arms: each once, in pages that lead to the next, with counts that add up."""
 
 import json
+import math
 import random
 import uuid
 
@@ -66,7 +67,11 @@ async def test_a_list_shows_views_without_distributions_and_reads_no_state(make_
         await use_session(client, name, learner)
         view = (await client.get(f"/v1/sessions/{name}")).json()
         views.append(
-            {field: value for field, value in view.items() if field not in ("probabilities", "x", "paused")}
+            {
+                field: value
+                for field, value in view.items()
+                if field not in ("probabilities", "x", "paused", "leader")
+            }
         )
     loads = store.loads
 
@@ -145,6 +150,17 @@ async def used(client, create, n=40, **fields):
     return path, acts, losses
 
 
+def interval(total, acts, alpha=0.05):
+    """The confidence sequence of Waudby-Smith et al. (2024), written out, of losses in [0, 1]."""
+    if not acts:
+        return {"low": 0.0, "high": 1.0}
+    m = (total + 2) / (acts + 4)
+    r = (2 * math.log(1 / alpha) + math.log(2 * math.log(1 / alpha) + 1)) / 1000
+    n_r = acts * r
+    half = math.sqrt(m * (1 - m) * 2 * (n_r + 1) / (acts**2 * r) * math.log(math.sqrt(n_r + 1) / alpha))
+    return {"low": pytest.approx(max(total / acts - half, 0)), "high": pytest.approx(min(total / acts + half, 1))}
+
+
 async def test_every_arm_has_its_counts_and_its_mean(client, create):
     path, acts, losses = await used(client, create)
     view = (await client.get(path)).json()
@@ -164,6 +180,8 @@ async def test_every_arm_has_its_counts_and_its_mean(client, create):
             "feedbacks": len(losses[arm]),
             "expired": 0,
             "mean_loss": None if mean is None else pytest.approx(mean),
+            **interval(sum(losses[arm]), len(losses[arm])),
+            "so_far": {"acts": len(losses[arm]), "events": len(losses[arm]), "mean": mean and pytest.approx(mean)},
         }
 
 

@@ -153,3 +153,35 @@ async def test_labels_that_no_arm_has_are_told_in_the_answer_alone(client):
     assert again["unknown"] == ["a"]
     assert not {"unknown"} & (put.keys() | (await view(client)).keys())
     assert await change(client, headers={"Idempotency-Key": "k"}, **body) == changed
+
+
+async def test_open_decisions_of_a_removed_arm_count_as_the_default_at_once(client):
+    """Clicks that come later change no mean any more."""
+    spec = {
+        "session_id": "shop",
+        "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]},
+        "reward_range": [0, 1],
+        "expiry": {"after_seconds": 3600, "default_reward": 0},
+    }
+    assert (await client.post("/v1/sessions", json=spec)).status_code == 201
+    path = "/v1/sessions/shop"
+    await client.post(f"{path}/acts", json={"count": 9, "eligible": ["a"]})
+    await client.post(f"{path}/feedback", json={"label": "a", "reward": 1})
+    before = (await client.get(f"{path}/arms")).json()["arms"][0]
+    assert before["so_far"] == {"acts": 9, "events": 1, "mean": pytest.approx(1 / 9)}
+    assert before["mean_reward"] == 1
+    assert before["low"] < 1 / 9 < before["high"]
+
+    changed = await client.patch(f"{path}/arms", json={"remove": ["a"], "add": ["c"]})
+    late = await client.post(f"{path}/feedback", json={"label": "a", "reward": 1})
+
+    assert late.json()["removed"] == 1
+    assert changed.json()["mean_reward"] == (await client.get(path)).json()["mean_reward"] == pytest.approx(1 / 9)
+    live = (await client.get(f"{path}/arms")).json()["arms"]
+    everything = (await client.get(f"{path}/arms?removed=true&sort=-acts")).json()["arms"]
+    assert [row["label"] for row in live] == ["b", "c"]
+    assert [row["label"] for row in everything] == ["a", "b", "c"]
+    del before["best_chance"]
+    means = {"mean_reward": pytest.approx(1 / 9)}
+    assert everything[0] == before | {"removed": True, "probability": 0.0, "outstanding": 0} | means
+    assert "removed" not in everything[1]

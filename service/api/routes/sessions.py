@@ -55,6 +55,7 @@ WithHint = Annotated[HintCode | None, Query(description="List only sessions with
 SortSegments = Annotated[
     SegmentSort, Query(description="Order of the segments; with ``-`` before it the order is reversed.")
 ]
+WithRemoved = Annotated[bool, Query(description="Whether removed arms are listed, too.")]
 Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` before it the largest come first.")]
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS, route_class=CallRoute)
@@ -169,12 +170,14 @@ async def list_arms(
     limit: Limit = 100,
     sort: Sort = "index",
     segment: OfSegment = None,
+    removed: WithRemoved = False,
 ) -> Reply:
-    """List the arms of a session with their counts, a page at a time; removed arms are left out.
+    """List the arms of a session with their counts, a page at a time; removed arms are left out if not asked for.
 
     With ``segment`` the list has the probabilities in that segment, and no counts.
     """
-    return Reply(await call.runtime.sessions.arms(session_id, cursor, limit, sort, segment))
+    arms = call.runtime.sessions.arms
+    return Reply(await arms(session_id, cursor, limit, sort, segment, with_removed=removed))
 
 
 @router.get("/{session_id}/segments", **describe_answers(SegmentPage, "segments", {200: "A page of segments"}))
