@@ -67,6 +67,17 @@ def test_every_probability_keeps_the_floor_of_ineq4(case) -> None:
         assert abs(p.sum() - 1) <= 1e-12
 
 
+def test_estimates_are_biased_exactly_as_the_paper_says():
+    """Eq. (expectedloss): E[l^(k)] = l(k) p_s(k)/p_t(k), over all arms that may have been drawn in slot s."""
+    eta, p_s, p_t, losses = 0.01, np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5]), np.array([0.9, 0.5, 0.7])
+    learner = Dexp3(3, Rates(learning_rate=eta, loss_clip=1e6, probability_floor=1e-12))
+    after = np.array([learner.settle(learner.start().at(p_t, p_t), arm, losses[arm]).p for arm in range(3)])
+    change = np.log(after / p_t)
+    estimates = (change.max(axis=1, keepdims=True) - change) / eta
+
+    np.testing.assert_allclose(p_s @ estimates, losses * p_s / p_t, rtol=1e-12)
+
+
 def as_the_paper_writes_it(p: Any, p_open: Any, event: tuple[int, float], rates: Rates) -> Any:
     """Eqs. (estloss), (tildew1), (w1) and (tildep1) of long doubles."""
     arm, loss = event

@@ -78,7 +78,7 @@ def test_learner_follows_its_trace(name):
 
 
 @pytest.mark.parametrize(
-    ("n_arms", "default", "slots"), [(3, None, 100), (5, 1.0, 100), (1, 0.5, 30), (8, 0.0, 100)]
+    ("n_arms", "default", "slots"), [(3, None, 60), (5, 1.0, 60), (1, 0.5, 30), (8, 0.0, 60)]
 )
 def test_it_does_what_the_rule_says_number_by_number(n_arms, default, slots):
     """Also far more open decisions than pools count, surplus, and several losses at once."""
@@ -149,8 +149,8 @@ def test_shift_and_scale_of_losses_do_not_matter(make, seed, power, shift, n_arm
     learner = make(n_arms)
     default, alpha = (default, 30**power) if make is MultiscaleTsallis else (None, 1000**power)
 
-    plain = play(learner, 100, seed, 1.0, 0.0, default)
-    moved = play(learner, 100, seed, alpha, alpha * shift, default)
+    plain = play(learner, 50, seed, 1.0, 0.0, default)
+    moved = play(learner, 50, seed, alpha, alpha * shift, default)
 
     np.testing.assert_allclose(plain, moved, rtol=0, atol=1e-9)
 
@@ -171,7 +171,7 @@ def test_order_within_a_slot_does_not_matter(make, seed, n_arms, default):
     def told(state: Any, arm: int, loss: float) -> Any:
         return learner.settle(state, arm, loss) if default is None else learner.correct(state, arm, loss, default)
 
-    for t in range(1, 40):
+    for t in range(1, 20):
         state = learner.open(state, Slot(t, min(t, 9), 0.0, provisional=default is not None))
         for arm in rng.integers(0, n_arms, 4).tolist() if default is not None else ():
             state = learner.charge(state, arm, default)

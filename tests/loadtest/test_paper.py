@@ -119,7 +119,7 @@ def test_the_bound_counts_delays_as_the_theorems_do() -> None:
 
 @pytest.mark.parametrize("kind", ["dexp3", "dbgd"])
 def test_regret_grows_with_the_horizon_and_slower_than_it(kind: str) -> None:
-    short, long = (total_regret(Point("horizon", kind, slots, 3, 4))[0] for slots in (1000, 4000))
+    short, long = (total_regret(Point("horizon", kind, slots, 3, 2))[0] for slots in (500, 2000))
 
     assert short < long < 4 * short
 
@@ -164,10 +164,15 @@ BCO_YACHT["dbgd_anytime"] = 0.0068
 
 
 @cache
-def final(experiment: str, key: str, path: Path = Path(), seeds: int = SEEDS) -> FloatArray:
-    """Reg_T / T of each run."""
+def played(experiment: str, key: str, path: Path = Path(), seeds: int = SEEDS) -> FloatArray:
+    """Reg_t / t of each slot and run."""
     entry = ENTRIES[key]
-    return play(Job(experiment, path, entry, tuple(range(seeds if entry.random else 1))))[-1]
+    return play(Job(experiment, path, entry, tuple(range(seeds if entry.random else 1))))
+
+
+def final(*experiment: Any, **options: Any) -> FloatArray:
+    """Reg_T / T of each run."""
+    return played(*experiment, **options)[-1]
 
 
 def assert_agrees(ours: FloatArray, theirs: float, stderr: float) -> None:
@@ -214,8 +219,15 @@ def test_the_orderings_of_learners_over_arms(better: str, worse: str) -> None:
     assert difference.mean() > -SIGMAS * difference.std(ddof=1) / np.sqrt(SEEDS)
 
 
+def test_the_orderings_of_learners_over_points() -> None:
+    """Delay helps here: the task is a resonance, so that OGD comes out last."""
+    solid, dbgd, ogd, mbco = (final("bco_synthetic", key)[0] for key in ("solid", "dbgd", "ogd", "mbco"))
+    assert solid <= dbgd < ogd <= mbco
+
+
+@pytest.mark.slow
 def test_regret_of_dexp3_over_time() -> None:
-    curve = summarise(play(Job("mab_synthetic", Path(), ENTRIES["dexp3"], tuple(range(50)))))
+    curve = summarise(played("mab_synthetic", "dexp3", seeds=50))
     found = np.interp([250, 500, 1000, 1500, 2000], curve["curve_slots"], curve["curve"])
 
     assert found == pytest.approx([0.0518, 0.0843, 0.1042, 0.1168, 0.1254], abs=0.003)
