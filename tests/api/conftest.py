@@ -40,8 +40,14 @@ async def make_client() -> AsyncIterator[MakeClient]:
 
 
 @pytest.fixture
-async def client(make_client: MakeClient) -> Client:
-    return await make_client()
+def memory(clock):
+    """Where sessions of ``client`` are."""
+    return MemoryStore(clock=clock)
+
+
+@pytest.fixture
+async def client(make_client, memory) -> Client:
+    return await make_client(memory)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from service import __version__
 from service.errors import TooManyClicksError
 from service.sessions.clicks import MAX_ADDRESSES, ClickRates
 from service.settings import SecretText
-from service.store.memory import MemoryStore
 from service.telemetry.logs import OWNED
 from service.tokens import read
 
@@ -22,13 +21,8 @@ LEARNERS = {"fixed": {}, "dexp3": {}, "multiscale_tsallis": {}, "exp3": RATE, "b
 
 
 @pytest.fixture
-def store(clock):
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
-async def client(make_client, store):
-    return await make_client(store, clicks_per_second=0)
+async def client(make_client, memory):
+    return await make_client(memory, clicks_per_second=0)
 
 
 async def acted(client, path, route="act", **body):
@@ -241,9 +235,9 @@ async def test_the_window_of_its_decision_ends_a_token(client, create, clock):
 
 
 @pytest.mark.parametrize("after", [None, 40 * 86_400])
-async def test_a_token_counts_once_for_as_long_as_it_lives(make_client, store, clock, after):
+async def test_a_token_counts_once_for_as_long_as_it_lives(make_client, memory, clock, after):
     """Whatever the dedupe window is, and also if the session's own window becomes longer."""
-    client, path = await make_client(store, clicks_per_second=0, dedupe_window_seconds=1), "/v1/sessions/s"
+    client, path = await make_client(memory, clicks_per_second=0, dedupe_window_seconds=1), "/v1/sessions/s"
     learner = {"kind": "fixed", "n_arms": 1}
     body = {"session_id": "s", "learner": learner, "expiry": HOUR if after else None, **REWARDS}
     await client.post("/v1/sessions", json=body)
@@ -408,14 +402,14 @@ async def test_a_list_is_judged_whole(client, create):
     assert await counts(client, paths[0]) == await counts(client, paths[1]) == [1, 0]
 
 
-async def test_a_store_that_is_down_counts_nothing(client, create, store, monkeypatch):
+async def test_a_store_that_is_down_counts_nothing(client, create, memory, monkeypatch):
     paths = [await create(session_id=name, **REWARDS) for name in "ab"]
     tokens = [{"token": (await acted(client, path))["token"]} for path in paths]
 
     async def fails(commit):
         raise ConnectionError
 
-    monkeypatch.setattr(store, "commit", fails)
+    monkeypatch.setattr(memory, "commit", fails)
     await clicked(client, tokens, 500, "internal_error")
 
 

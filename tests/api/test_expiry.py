@@ -23,11 +23,6 @@ WINDOW = 64.0
 ARMS = vectors.over_arms()
 
 
-@pytest.fixture
-async def client(make_client, clock):
-    return await make_client(MemoryStore(clock=clock))
-
-
 async def session(client, default_loss=0.0, **learner):
     body = {
         "session_id": "s",

@@ -16,16 +16,6 @@ from tests.support.sessions import commit
 from tests.support.waiting import until
 
 
-@pytest.fixture
-def store(clock):
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
-async def client(make_client, store):
-    return await make_client(store)
-
-
 async def start(client, most=1000):
     learner = {"kind": "centred_tsallis", "arms": ["a", "b"]}
     body = {"session_id": "s", "learner": learner, "seed": 7, "decision_log": {"max_entries": most}}
@@ -62,8 +52,8 @@ async def waiting(client, readers=1):
 # -- Positions and cursors.
 
 
-async def test_positions_count_all_entries_whoever_commits_them(make_client, client, store):
-    other = await make_client(store)
+async def test_positions_count_all_entries_whoever_commits_them(make_client, client, memory):
+    other = await make_client(memory)
     await start(client)
     for each in (client, other, client):
         action = await act(each)
@@ -149,10 +139,10 @@ async def test_nobody_waits_longer_than_thirty_seconds(client, wait):
 @pytest.mark.parametrize(
     ("state", "error"), [(bytes([NEWEST + 1, 3, 0]), NewerSchemaError), (b"", StateCorruptError)]
 )
-async def test_a_log_without_entries_whose_session_can_not_be_read(client, store, state, error):
+async def test_a_log_without_entries_whose_session_can_not_be_read(client, memory, state, error):
     await start(client)
-    stored = store._sessions["s"]
-    await store.commit(commit(stored.version, "a-1", state=state))
+    stored = memory._sessions["s"]
+    await memory.commit(commit(stored.version, "a-1", state=state))
 
     assert (await read(client, None, error.status))["code"] == error.code
 
@@ -176,8 +166,8 @@ async def test_a_reader_waits_for_the_next_entry_and_no_longer(client):
     await waiting(client, 0)
 
 
-async def test_what_another_worker_commits_is_found_too(make_client, client, store):
-    other = await make_client(store)
+async def test_what_another_worker_commits_is_found_too(make_client, client, memory):
+    other = await make_client(memory)
     await start(client)
     reader = asyncio.create_task(read(client, wait_seconds=30))
     await waiting(client)
@@ -189,12 +179,12 @@ async def test_what_another_worker_commits_is_found_too(make_client, client, sto
 @pytest.mark.parametrize("is_made_again", [False, True])
 @pytest.mark.parametrize("is_other", [False, True])
 async def test_a_session_that_is_deleted_under_a_reader_is_unknown(
-    make_client, client, store, clock, is_other, is_made_again
+    make_client, client, memory, clock, is_other, is_made_again
 ):
     await start(client)
     reader = asyncio.create_task(read(client, None, 404, wait_seconds=30))
     await waiting(client)
-    deleting = await make_client(store) if is_other else client
+    deleting = await make_client(memory) if is_other else client
     await deleting.delete(PATH)
     clock.now += 1
     if is_made_again:
@@ -204,12 +194,12 @@ async def test_a_session_that_is_deleted_under_a_reader_is_unknown(
 
 
 async def test_a_session_made_again_without_a_log_is_not_the_one_that_a_reader_waits_for(
-    make_client, client, store, clock
+    make_client, client, memory, clock
 ):
     await start(client)
     reader = asyncio.create_task(read(client, None, 404, wait_seconds=30))
     await waiting(client)
-    other = await make_client(store)
+    other = await make_client(memory)
     await other.delete(PATH)
     clock.now += 1
     await other.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "fixed", "n_arms": 2}})

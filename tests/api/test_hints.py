@@ -5,14 +5,8 @@ import math
 import pytest
 
 from service.serialization.summary import MAX_ARMS
-from service.store.memory import MemoryStore
 
 EXPIRY = {"after_seconds": 64, "default_loss": 0}
-
-
-@pytest.fixture
-async def client(make_client, clock):
-    return await make_client(MemoryStore(clock=clock))
 
 
 async def opened(client, acts, **fields):

@@ -10,16 +10,6 @@ from tests.support.one_session import PATH, acts, change, patch, view
 WINDOW = 64
 
 
-@pytest.fixture
-def store(clock):
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
-async def client(make_client, store):
-    return await make_client(store)
-
-
 async def opened(client, kind="centred_tsallis", arms=("a",), **fields):
     expiry = {"after_seconds": WINDOW, "default_reward": 0}
     learner = {"kind": kind, "arms": list(arms)} | fields
@@ -57,9 +47,9 @@ async def test_more_than_one_in_twenty_came_within_ten_windows_of_an_expiry(clie
     assert await is_hinted(client) == expected
 
 
-async def test_the_next_thousand_events_or_another_window_end_it(make_client, store, client, clock):
+async def test_the_next_thousand_events_or_another_window_end_it(make_client, memory, client, clock):
     for ending in ("events", "window"):
-        other = await make_client(store)
+        other = await make_client(memory)
         await opened(client)
         await acts(client, count=10)
         clock.now += WINDOW + 2

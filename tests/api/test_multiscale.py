@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.store.memory import MemoryStore
 from tests.support.plain_multiscale import PlainMultiscale
 
 PATH, WINDOW, ARMS = "/v1/sessions/s", 64.0, ["a", "b", "c", "d"]
@@ -16,11 +15,6 @@ EXPIRIES: list[dict[str, Any] | None] = [
     {"default_loss": 0.5, "provisional": False},
     *({"default_loss": loss} for loss in (0.0, 0.5, 1.0)),
 ]
-
-
-@pytest.fixture
-async def client(make_client, clock):
-    return await make_client(MemoryStore(clock=clock))
 
 
 class Both:

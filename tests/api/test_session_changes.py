@@ -12,16 +12,6 @@ ARMS = {"kind": "centred_tsallis", "arms": ["a", "b"]}
 WINDOW = {"after_seconds": 64, "default_loss": 0}
 
 
-@pytest.fixture
-def store(clock):
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
-async def client(make_client, store):
-    return await make_client(store)
-
-
 async def created(client, **fields):
     body = {"session_id": "s", "learner": ARMS, "loss_range": [1, 0], "seed": 5} | fields
     response = await client.post("/v1/sessions", json=body)
@@ -184,25 +174,25 @@ async def test_acts_opened_without_a_window_count_from_the_change(client, clock,
     assert await counts(client) == (0, 7)
 
 
-async def test_without_a_window_nothing_expires_and_nothing_is_left_of_its_times(client, clock, store):
+async def test_without_a_window_nothing_expires_and_nothing_is_left_of_its_times(client, clock, memory):
     await created(client, expiry=WINDOW)
     for _ in range(3):
         await client.post(f"{PATH}/act")
         clock.now += 2
-    assert await store.read_records("s")
+    assert await memory.read_records("s")
     await patch(client, expiry=None)
     clock.now += 1000
 
     assert await counts(client) == (3, 0)
-    assert await store.read_records("s") == {}
+    assert await memory.read_records("s") == {}
     await patch(client, expiry=WINDOW)
     clock.now += 66
     assert (await client.post(f"{PATH}/act")).status_code == 200
     assert await counts(client) == (1, 3)
 
 
-async def test_another_worker_goes_on_with_the_new_window(make_client, client, store, clock):
-    other = await make_client(store)
+async def test_another_worker_goes_on_with_the_new_window(make_client, client, memory, clock):
+    other = await make_client(memory)
     await created(client, expiry=WINDOW)
     await other.post(f"{PATH}/act")
     await patch(client, expiry={"after_seconds": 16, "default_loss": 1}, floor=0.1)
@@ -238,8 +228,8 @@ async def test_a_patch_makes_no_session_provisional(client):
 
 
 async def test_what_keeps_the_window_keeps_when_decisions_were_taken(make_client, clock):
-    store = MemoryStore(clock=clock)
-    client, other = await make_client(store), await make_client(store)
+    memory = MemoryStore(clock=clock)
+    client, other = await make_client(memory), await make_client(memory)
     learner = {"kind": "centred_tsallis", "n_arms": 2}
     expiry = {"after_seconds": 64, "default_loss": 1}
     await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "expiry": expiry})

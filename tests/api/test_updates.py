@@ -29,11 +29,6 @@ KINDS = {
 }
 
 
-@pytest.fixture
-async def client(make_client, clock):
-    return await make_client(MemoryStore(clock=clock))
-
-
 def body_of(kind="multiscale_tsallis", **fields):
     name = kind.split()[0] if kind.split()[0] in ("centred_tsallis", "fixed") else "multiscale_tsallis"
     learner = {"kind": name, "arms": ["a", "b", "c"]}

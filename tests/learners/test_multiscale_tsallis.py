@@ -77,9 +77,7 @@ def test_learner_follows_its_trace(name):
             close([state.events, state.mean, state.variance_sum], [op["n"], op["mean"], op["V"]])
 
 
-@pytest.mark.parametrize(
-    ("n_arms", "default", "slots"), [(3, None, 60), (5, 1.0, 60), (1, 0.5, 30), (8, 0.0, 60)]
-)
+@pytest.mark.parametrize(("n_arms", "default", "slots"), [(3, None, 60), (5, 1.0, 60), (1, 0.5, 30), (8, 0.0, 60)])
 def test_it_does_what_the_rule_says_number_by_number(n_arms, default, slots):
     """Also far more open decisions than pools count, surplus, and several losses at once."""
     learner, plain, rng = MultiscaleTsallis(n_arms), PlainMultiscale(n_arms, default), np.random.default_rng(n_arms)
