@@ -367,8 +367,7 @@ async def test_open_slots_of_removed_arms_are_closed(client, kind):
 
 
 @pytest.mark.parametrize("kind", some_quick(KINDS, ["exp3", "clw"]))
-async def test_counts_balance_with_expiry_and_changes(make_client, clock, kind):
-    client = await make_client(MemoryStore(clock=clock))
+async def test_counts_balance_with_expiry_and_changes(client, clock, kind):
     default = None if kind in ("clw", "dexp3") else 1.0
     await session(client, kind=kind, expiry={"after_seconds": 64.0, "default_loss": default})
     rng, taken, labels = random.Random(kind), [], ["a", "b", "c"]

@@ -2,8 +2,6 @@
 
 import pytest
 
-from service.store.memory import MemoryStore
-from tests.support.clock import Clock
 from tests.support.one_session import PATH, pages
 
 
@@ -53,9 +51,7 @@ async def test_acts_and_events_are_logged_as_they_were_answered(client):
     ]
 
 
-async def test_times_are_the_stores(make_client):
-    clock = Clock()
-    client = await make_client(MemoryStore(clock=clock))
+async def test_times_are_the_stores(client, clock):
     await start(client)
     await client.post(f"{PATH}/act")
     clock.now += 5
@@ -67,9 +63,7 @@ async def test_times_are_the_stores(make_client):
     assert first.endswith("Z")
 
 
-async def test_expiry_is_one_entry_for_each_arm_and_bucket(make_client):
-    clock = Clock()
-    client = await make_client(MemoryStore(clock=clock))
+async def test_expiry_is_one_entry_for_each_arm_and_bucket(client, clock):
     await start(client, loss_range=[1, 0], expiry={"after_seconds": 64, "default_loss": 0})
     counts = [0, 0]
     for action in (await client.post(f"{PATH}/acts", json={"count": 20})).json()["actions"]:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from service.store.memory import MemoryStore
 from tests.support.one_session import view
 
 
@@ -158,8 +157,7 @@ async def test_points_take_voids(client, create, kind):
     assert (await client.get(path)).json()["x"] == x
 
 
-async def test_voids_and_expiry_share_the_decisions(make_client, clock, create):
-    client = await make_client(MemoryStore(clock=clock))
+async def test_voids_and_expiry_share_the_decisions(client, clock, create):
     learner = {"kind": "centred_tsallis", "n_arms": 1}
     body = {"session_id": "s", "learner": learner, "expiry": {"after_seconds": 64, "default_loss": 1}}
     await client.post("/v1/sessions", json=body)

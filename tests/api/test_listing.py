@@ -10,7 +10,6 @@ import pytest
 from service.sessions import pages as session_pages
 from service.store.base import ArmCounts
 from service.store.memory import MemoryStore
-from tests.support.clock import Clock
 from tests.support.one_session import pages
 
 LONG = [f"{number:03}-".ljust(128, "x") for number in range(110)]
@@ -220,9 +219,7 @@ async def test_pages_follow_each_other_in_any_order(client, create, sort, sign):
     assert found == expected
 
 
-async def test_decisions_that_are_due_count_as_expired_before_anybody_settles_them(make_client):
-    clock = Clock()
-    client = await make_client(MemoryStore(clock=clock))
+async def test_decisions_that_are_due_count_as_expired_before_anybody_settles_them(client, clock):
     expiry = {"after_seconds": 64, "default_loss": 0.25}
     body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "n_arms": 2}, "seed": 1, "expiry": expiry}
     await client.post("/v1/sessions", json=body)
