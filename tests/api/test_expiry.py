@@ -2,13 +2,11 @@
 
 import asyncio
 import random
-from typing import Any
 
 import pytest
 
 from loadtest.replay.session import pass_time
 from service.cooperative import BackgroundYield
-from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmFeedback, Expiry, Params
 from service.engine.run import ProvisionalRun, expire_oldest, start_run
 from service.learners.dexp3 import Dexp3Spec
@@ -208,7 +206,7 @@ async def provisional(client, **fields):
     return await client.post("/v1/sessions", json={"session_id": "s", **SHOP, "expiry": EXPIRY, **fields})
 
 
-def twin(clock, **fields: Any) -> ArmRun:
+def twin(clock, **fields):
     """The same session in process."""
     run = Stored.of(Specification.model_validate({**SHOP, "expiry": EXPIRY, **fields})).start()
     pass_time(run, clock.now)

@@ -10,12 +10,9 @@ import gc
 import json
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import httpx
 import pytest
@@ -47,13 +44,13 @@ TOGETHER = {"many_acts"}
 class Lines:
     """Counts the lines that this thread runs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.count = 0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.count
 
-    def trace(self, _frame: FrameType, event: str, _argument: object) -> Any:
+    def trace(self, _frame, event, _argument):
         """Count, as ``sys.settrace`` asks for it."""
         self.count += event == "line"
         return self.trace
@@ -62,24 +59,24 @@ class Lines:
 class Pauses:
     """Counts pauses, and takes each of them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.count = 0
 
-    async def take(self, _pause: FairYield) -> None:
+    async def take(self, _pause):
         """Pause, however short the work was."""
         self.count += 1
         await asyncio.sleep(0)
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
+def pauses(monkeypatch):
     pauses = Pauses()
     monkeypatch.setattr(FairYield, "__call__", lambda pause: pauses.take(pause))
     return pauses
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
+def lines():
     lines, before = Lines(), sys.gettrace()
     sys.settrace(lines.trace)
     yield lines
@@ -91,16 +88,16 @@ IN_SECONDS = {"many_acts"}
 
 
 @pytest.mark.parametrize("name", some_quick(LARGE_REQUESTS, IN_SECONDS))
-async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -> None:
+async def test_others_have_their_turn(lines, pauses, name):
     assert await longest_turn(name, lines) < BELOW_PYTHON.get(name, MOST)
     assert pauses.count > (0 if name in TOGETHER else PIECES)
 
 
-async def test_many_arms_that_changed_are_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_arms_that_changed_are_encoded_in_a_thread(monkeypatch):
     """Also where none was added: pauses are encoded with all arms."""
     encode, threads = Stored.encode, list[int]()
 
-    def noted(stored: Stored) -> bytes:
+    def noted(stored):
         threads.append(threading.get_ident())
         return encode(stored)
 
@@ -117,7 +114,7 @@ async def test_many_arms_that_changed_are_encoded_in_a_thread(monkeypatch: pytes
 
 
 @pytest.mark.slow
-async def test_the_document_is_not_made_by_the_event_loop(lines: Lines) -> None:
+async def test_the_document_is_not_made_by_the_event_loop(lines):
     async with in_process_app() as service:
         before = lines.count
         status, _ = await service.call("GET", "/openapi.json")
@@ -126,12 +123,12 @@ async def test_the_document_is_not_made_by_the_event_loop(lines: Lines) -> None:
     assert lines.count - before < MOST / 10
 
 
-def test_what_a_worker_starts_with_is_not_looked_through_for_garbage() -> None:
+def test_what_a_worker_starts_with_is_not_looked_through_for_garbage():
     with worker_settings():
         assert gc.get_freeze_count() > 10 * len(gc.get_objects())
 
 
-def test_a_worker_looks_for_garbage_from_when_it_serves() -> None:
+def test_a_worker_looks_for_garbage_from_when_it_serves():
     gc.disable()  # As a worker that starts.
     try:
         with worker_settings():

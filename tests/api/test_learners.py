@@ -3,12 +3,10 @@
 import json
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
 from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
-from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import Information, InitialArm
 from service.learners.centred_tsallis import CentredTsallisSpec
@@ -38,17 +36,17 @@ SPECS = [
 EXP3 = {"kind": "exp3", "n_arms": 3, "learning_rate": 0.5}
 
 
-async def post(client: httpx.AsyncClient, path: str, body: Any = None) -> httpx.Response:
+async def post(client, path, body=None):
     return await client.post(path, json=body)
 
 
-async def create(client: httpx.AsyncClient, spec: dict[str, Any], name: str = "s") -> str:
+async def create(client, spec, name="s"):
     response = await post(client, "/v1/sessions", {"session_id": name, "learner": spec, "seed": 11})
     assert response.status_code == 201, response.text
     return f"/v1/sessions/{name}"
 
 
-def event_for(run: Run, action: Any, rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
+def event_for(run, action, rng):
     """One decision's feedback, for the run in process and as it is posted."""
     if isinstance(action, ArmAction):
         loss = float(rng.random())

@@ -1,14 +1,11 @@
 """What a commit reads and writes of segments: those of its batch, and no more of the many that are kept."""
 
-from typing import Any
-
 import pytest
 
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.sessions.act import Act
 from service.sessions.feedback import SettleFeedback
-from service.store.base import Commit, ReadSegments
 from service.store.memory import MemoryStore
 from tests.support.sessions import queues_on, sessions_on
 
@@ -18,23 +15,23 @@ FIELDS = {"learner": {"kind": "centred_tsallis", "n_arms": 3}, "segments": {"max
 class WatchedStore(MemoryStore):
     """A memory store that notes which segments are read and written."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.read: list[list[bytes]] = []
         self.written: list[set[bytes]] = []
 
-    async def read_segments(self, session_id: str, names: Any, oldest: int = 0) -> ReadSegments | None:
+    async def read_segments(self, session_id, names, oldest=0):
         self.read.append(list(names))
         return await super().read_segments(session_id, names, oldest)
 
-    async def commit(self, commit: Commit) -> Any:
+    async def commit(self, commit):
         assert commit.written is not None
         self.written.append(set(commit.written.segments))
         return await super().commit(commit)
 
 
 @pytest.fixture
-async def store() -> WatchedStore:
+async def store():
     """A store with a session that keeps thirty segments."""
     store = WatchedStore()
     sessions = sessions_on(store)
@@ -46,11 +43,11 @@ async def store() -> WatchedStore:
     return store
 
 
-def act(segment: str) -> Act:
+def act(segment):
     return Act(1, 10**6, single=True, segment=segment)
 
 
-async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store: WatchedStore) -> None:
+async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store):
     queues = queues_on(store)
 
     await queues.submit("s", act("s3"))
@@ -61,7 +58,7 @@ async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store: Watche
     assert store.written == [{b"s3"}, {b"s3"}, {b"s7"}]
 
 
-async def test_after_a_conflict_segments_are_read_again(store: WatchedStore) -> None:
+async def test_after_a_conflict_segments_are_read_again(store):
     """Another worker has committed meanwhile, so that nothing which this one had read may count."""
     one, other = queues_on(store), queues_on(store)
     for name in ("s1", "s2", "s3"):

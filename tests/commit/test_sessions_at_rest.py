@@ -8,14 +8,12 @@ from service.commit import cache as session_cache
 from service.commit.cache import CachedSession, SessionCache
 from service.errors import SurplusFeedbackError
 from service.learners import REGISTRY
-from service.learners.base import Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.act import Act
 from service.sessions.feedback import SettleFeedback
-from service.sessions.service import Sessions
 from service.store.base import Snapshot
 from service.store.memory import MemoryStore
 from tests.support import kept_states, vectors
@@ -35,12 +33,12 @@ class CountingStore(MemoryStore):
         return await super().load(session_id)
 
 
-async def create(sessions: Sessions, session_id: str, **fields):
+async def create(sessions, session_id, **fields):
     spec = Specification.model_validate({"seed": len(session_id)} | fields)
     await sessions.create(session_id, spec, None)
 
 
-async def use(sessions: Sessions, session_id: str, rounds: int) -> list[int]:
+async def use(sessions, session_id, rounds):
     """Act, and tell the loss of each act but the last."""
     acted = []
     for number in range(rounds):
@@ -52,7 +50,7 @@ async def use(sessions: Sessions, session_id: str, rounds: int) -> list[int]:
     return [arm for arm, _ in acted]
 
 
-def decoded_after_acts(learner: Spec) -> CachedSession:
+def decoded_after_acts(learner):
     """A session as a worker reads it from the store after some acts."""
     stored = Stored.of(Specification(learner=learner, seed=3))
     run = stored.start()

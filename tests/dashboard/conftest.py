@@ -3,9 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,7 @@ SECONDS = 60
 class Seen:
     """A page, and what went wrong in it."""
 
-    def __init__(self, page: Any) -> None:
+    def __init__(self, page):
         self.page = page
         self.errors: list[str] = []
         self.hosts: set[str] = set()
@@ -31,13 +29,13 @@ class Seen:
         page.on("console", self._note)
         page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
 
-    def _note(self, message: Any) -> None:
+    def _note(self, message):
         if message.type == "error":
             self.errors.append(message.text)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     """Chromium without a window."""
     with sync_api.sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -47,12 +45,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Seen]]:
+def visit(browser):
     """Open an address as a new visitor; at the end no page may have shown an error that the test did not expect."""
     with ExitStack() as stack:
         pages: list[Seen] = []
 
-        def opened(url: str, **options: Any) -> Seen:
+        def opened(url, **options):
             context = browser.new_context(**options)
             stack.callback(context.close)
             seen = Seen(context.new_page())

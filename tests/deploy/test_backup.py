@@ -3,15 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
-from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.audit import audit
 from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
-from loadtest.client import Client
 from loadtest.processes import running_redis
 from service.client import Bandits
 from tests.support.compose import ROOT
@@ -25,17 +22,17 @@ SCRIPT = ROOT / "deploy/backup/backup.py"
 CLIENTS = len(LEARNERS) + 1
 
 
-def back_up(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
+def back_up(source, target):
     return subprocess.run([sys.executable, SCRIPT, source, target], capture_output=True, text=True, check=False)
 
 
 @contextmanager
-def clients_of(url: str) -> Iterator[list[Client]]:
+def clients_of(url):
     with ExitStack() as stack:
         yield [stack.enter_context(connection(url)) for _ in range(CLIENTS)]
 
 
-def load(clients: list[Client], name: str, until: Callable[[list[Ledger]], object]) -> list[Ledger]:
+def load(clients, name, until):
     """Act and report on new sessions until a condition holds, and all calls are acknowledged."""
     ledgers = list(open_sessions(clients[0], name))
     with Load(clients, ledgers).running():
@@ -43,12 +40,12 @@ def load(clients: list[Client], name: str, until: Callable[[list[Ledger]], objec
     return ledgers
 
 
-def enough(ledgers: list[Ledger]) -> None:
+def enough(ledgers):
     wait_until(lambda: all(len(ledger.events) > 10 for ledger in ledgers))
 
 
 @contextmanager
-def embedded(folder: Path) -> Iterator[tuple[str, Path]]:
+def embedded(folder):
     """The address of a service with the embedded store in this folder, and the folder of the files."""
     folder.mkdir(exist_ok=True)
     with RunningService(folder) as service:
@@ -57,7 +54,7 @@ def embedded(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @contextmanager
-def on_redis(folder: Path) -> Iterator[tuple[str, Path]]:
+def on_redis(folder):
     """The address of a service on a Redis whose files are in this folder, and the folder of the files."""
     (folder / "data").mkdir(exist_ok=True, parents=True)
     with (
@@ -77,7 +74,7 @@ def test_what_was_acknowledged_before_a_backup_is_in_it(tmp_path, store):
         before = load(clients, "before", enough)
         target = tmp_path / "second/data"
 
-        def meanwhile(ledgers: list[Ledger]) -> None:
+        def meanwhile(ledgers):
             enough(ledgers)
             made = back_up(files, target)
             assert made.returncode == 0, made.stderr
@@ -96,7 +93,7 @@ def test_what_was_acknowledged_before_a_backup_is_in_it(tmp_path, store):
         assert [problem for ledger in after for problem in audit(clients[0], ledger)] == []
 
 
-def fake_store(folder: Path) -> Path:
+def fake_store(folder):
     """Files that look like those of a store."""
     appended = folder / "appendonlydir"
     appended.mkdir(parents=True)
@@ -138,7 +135,7 @@ MOVE = ROOT / "deploy/move/embedded_to_redis.py"
 CLICKS = {"reward_range": [0, 1], "expiry": {"after_seconds": 86_400, "default_reward": 0}}
 
 
-def move(data: Path, store_url: str, *flags: str) -> subprocess.CompletedProcess[str]:
+def move(data, store_url, *flags):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
     environment = kept | ({"BANDIT_STORE_URL": store_url} if store_url else {})
     command = [sys.executable, MOVE, data, *flags]

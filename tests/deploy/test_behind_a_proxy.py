@@ -9,13 +9,11 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from loadtest.processes import ServiceProcess
@@ -37,9 +35,7 @@ SHORT_BOUND = ("--store-timeout-seconds", "0.5", "--store-budget-seconds", "0.5"
 
 
 @contextlib.contextmanager
-def replicas(
-    count: int, folder: Path, store: str, *flags: str
-) -> Iterator[tuple[list[ServiceProcess], httpx.Client]]:
+def replicas(count, folder, store, *flags):
     """So many services on one store, and a client of nginx in front of them."""
     made = []
     for number in range(count):
@@ -58,7 +54,7 @@ def replicas(
             each.end()
 
 
-def facing(urls: Iterable[str]) -> str:
+def facing(urls):
     """The configuration of an nginx in front of them."""
     (line,) = [line for line in CONFIG.splitlines() if "server service:8000" in line]
     servers = (line.replace("service:8000", url.removeprefix("http://")) for url in urls)
@@ -73,9 +69,7 @@ cat "$0.told" && rm "$0.told"
 """Asks this test to carry a command out, and prints what it tells."""
 
 
-def checked_upgrade(
-    client: httpx.Client, folder: Path, upgrade: str, carry_out: Callable[..., str], name: str, **variables: str
-) -> dict[str, Any]:
+def checked_upgrade(client, folder, upgrade, carry_out, name, **variables):
     """Run a script under load, and check that no request failed but by a 503; return what the load test says.
 
     Parameters
@@ -109,7 +103,7 @@ def test_a_rolling_upgrade_under_load_costs_nobody_more_than_a_retry(tmp_path, r
     with replicas(3, tmp_path, redis_server.url, *flags) as (made, client):
         by_port, pids = {str(each.port): each for each in made}, [each.pid for each in made]
 
-        def restart(port: str) -> str:
+        def restart(port):
             by_port[port].end(signal.SIGTERM)
             by_port[port].start()
             return ""
@@ -126,7 +120,7 @@ def test_an_upgrade_of_containers_and_the_way_back_under_load_cut_no_connection(
     first, second = (build(tmp_path / str(len(patches)), patches) for patches in (QUICK, SECOND))
     builds, running = iter((first, second, first)), dict[str, RunningService]()
 
-    def up(count: int) -> None:
+    def up(count):
         folder, here = next(builds), [*running]
         for name in (f"replica-{uuid.uuid4()}" for _ in range(count - len(here))):
             (tmp_path / name).mkdir()
@@ -135,7 +129,7 @@ def test_an_upgrade_of_containers_and_the_way_back_under_load_cut_no_connection(
         for each in running.values():
             each.wait_ready()
 
-    def docker(*words: str) -> str:
+    def docker(*words):
         match words:
             case [*_, "ps", "-q", "service"]:
                 return "\n".join(running)
@@ -168,7 +162,7 @@ def test_a_frozen_replica_is_left_out_within_two_seconds(tmp_path, redis_server)
             os.kill(pid, signal.SIGSTOP)
         since = time.monotonic()
 
-        def acts(_: int) -> list[tuple[float, float, int]]:
+        def acts(_):
             """When each act began and ended, and its status."""
             told = []
             with http_client(client.base_url) as own:

@@ -3,11 +3,9 @@
 import json
 import re
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-import httpx
 import pytest
 
 from loadtest.processes import free_port
@@ -19,7 +17,6 @@ from service.errors import (
     NotFoundError,
     OverloadedError,
     PayloadTooLargeError,
-    ServiceError,
 )
 from tests.support.connections import Answer, answers
 from tests.support.nginx import CONFIG, before
@@ -30,7 +27,7 @@ pytestmark = pytest.mark.servers("nginx")
 
 
 @pytest.fixture(scope="module")
-def balanced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def balanced(tmp_path_factory):
     """A client of nginx before a service that knows its prefix."""
     tmp_path = tmp_path_factory.mktemp("balanced")
     with RunningService(tmp_path, "--store-url", "memory://", "--root-path", "/bandit") as service:
@@ -51,7 +48,7 @@ def test_requests_of_a_session_go_to_one_replica_and_others_to_all(tmp_path):
         both = CONFIG.replace("server service:8000", f"server {urls[0]} max_fails=1;\n        server {urls[1]}")
         client = stack.enter_context(before("", tmp_path, both))
 
-        def replica(path: str) -> str:
+        def replica(path):
             return client.post(path).headers["x-request-id"].partition("-")[0]
 
         of_sessions = [
@@ -69,7 +66,7 @@ def test_requests_of_a_session_go_to_one_replica_and_others_to_all(tmp_path):
     assert others == [set.union(*of_sessions)] * 2
 
 
-def check_problem(answer: httpx.Response | Answer, error: type[ServiceError]) -> None:
+def check_problem(answer, error):
     """Check that it is the service's own problem but for the detail."""
     status = answer.status if isinstance(answer, Answer) else answer.status_code
     body = json.loads(answer.body if isinstance(answer, Answer) else answer.content)
@@ -78,7 +75,7 @@ def check_problem(answer: httpx.Response | Answer, error: type[ServiceError]) ->
     assert body == problem_fields(error(body["detail"]))
 
 
-def sent(client: httpx.Client, data: bytes) -> Answer:
+def sent(client, data):
     """The answer to these bytes."""
     with socket.create_connection((client.base_url.host, client.base_url.port), SECONDS) as connection:
         connection.sendall(data)
@@ -215,7 +212,7 @@ def test_a_service_that_breaks_off_is_a_reason_to_send_again(tmp_path):
     assert answer.headers["retry-after"] == "1"
 
 
-def break_off(server: socket.socket) -> None:
+def break_off(server):
     """Take one request and close its connection."""
     connection, _ = server.accept()
     with connection:

@@ -1,14 +1,12 @@
 """Learners that need the slot: what is kept of open slots, in columns too, what is dropped, what is refused."""
 
 import random
-from collections.abc import Collection
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 import pytest
 
-from service.engine.ledger import ArmAction, ArmFeedback
+from service.engine.ledger import ArmFeedback
 from service.engine.open_slots import CLOSED_KEPT, OpenSlot, OpenSlots, SlotColumns
 from service.engine.run import SlotRun
 from tests.support.runs import act, start
@@ -17,12 +15,12 @@ EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}
 BOLD = {"kind": "bold", "n_arms": 4, "learning_rate": 0.4}
 
 
-def feedback(action: ArmAction, loss: float = 0.5) -> ArmFeedback:
+def feedback(action, loss=0.5):
     return ArmFeedback(action.arm, loss, action.slot)
 
 
 @pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
-def test_unknown_settled_and_repeated_slots_are_surplus(spec: dict[str, Any]) -> None:
+def test_unknown_settled_and_repeated_slots_are_surplus(spec):
     run = start(spec)
     first, second = act(run), act(run)
     run.settle(feedback(first))
@@ -33,7 +31,7 @@ def test_unknown_settled_and_repeated_slots_are_surplus(spec: dict[str, Any]) ->
     assert run.surplus([feedback(second)]) == []
 
 
-def test_a_slot_that_drew_another_arm_is_refused() -> None:
+def test_a_slot_that_drew_another_arm_is_refused():
     run = start(EXP3)
     action = act(run)
     other = (action.arm + 1) % 4
@@ -44,7 +42,7 @@ def test_a_slot_that_drew_another_arm_is_refused() -> None:
     run.check_slot(ArmFeedback(other, 0.5, 2))
 
 
-def test_exp3_divides_by_the_probability_of_the_slot_that_was_acted() -> None:
+def test_exp3_divides_by_the_probability_of_the_slot_that_was_acted():
     """By hand: both arms are drawn at 1/2; the second loss is divided by 1/2 though p has moved since."""
     run = start({"kind": "exp3", "n_arms": 2, "learning_rate": 0.4})
     actions = [act(run) for _ in range(2)]
@@ -58,7 +56,7 @@ def test_exp3_divides_by_the_probability_of_the_slot_that_was_acted() -> None:
 
 
 @pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
-def test_the_oldest_slot_is_dropped_where_there_are_too_many(spec: dict[str, Any]) -> None:
+def test_the_oldest_slot_is_dropped_where_there_are_too_many(spec):
     run = start(spec | {"max_open_slots": 3})
     actions = [act(run) for _ in range(5)]
 
@@ -71,7 +69,7 @@ def test_the_oldest_slot_is_dropped_where_there_are_too_many(spec: dict[str, Any
     assert run.ledger.expired == 2
 
 
-def test_a_slot_that_stays_open_is_kept_while_others_come_and_go() -> None:
+def test_a_slot_that_stays_open_is_kept_while_others_come_and_go():
     run = start(EXP3 | {"max_open_slots": 2})
     waiting = act(run)
     for _ in range(20):
@@ -81,7 +79,7 @@ def test_a_slot_that_stays_open_is_kept_while_others_come_and_go() -> None:
     assert run.ledger.expired == 0
 
 
-def test_bold_uses_the_free_instance_of_lowest_index() -> None:
+def test_bold_uses_the_free_instance_of_lowest_index():
     run = start(BOLD)
     actions = [act(run) for _ in range(3)]
     assert run.state.waiting.tolist() == [1, 1, 1]
@@ -94,7 +92,7 @@ def test_bold_uses_the_free_instance_of_lowest_index() -> None:
     assert run.state.waiting.tolist() == [1, 0, 1]
 
 
-def test_bold_never_has_more_instances_than_open_slots() -> None:
+def test_bold_never_has_more_instances_than_open_slots():
     run = start(BOLD | {"max_open_slots": 5})
     for _ in range(50):
         act(run)
@@ -104,7 +102,7 @@ def test_bold_never_has_more_instances_than_open_slots() -> None:
 
 
 @pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
-def test_copies_keep_their_own_slots(spec: dict[str, Any]) -> None:
+def test_copies_keep_their_own_slots(spec):
     run = start(spec)
     action = act(run)
 
@@ -117,7 +115,7 @@ def test_copies_keep_their_own_slots(spec: dict[str, Any]) -> None:
     assert copy.surplus([feedback(action), feedback(later)]) == [0]
 
 
-def test_changes_tell_what_the_store_does_not_hold_yet() -> None:
+def test_changes_tell_what_the_store_does_not_hold_yet():
     slots = OpenSlots(opened={1: OpenSlot(0, (0.5,)), 4: OpenSlot(1, (0.25,))}).written()
     slots.open(7, 2, (0.125,))
     slots.open(8, 0, (1.0,))
@@ -136,7 +134,7 @@ def test_changes_tell_what_the_store_does_not_hold_yet() -> None:
 
 
 @pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
-def test_a_run_with_reloaded_slots_goes_on_with_the_same_numbers(spec: dict[str, Any]) -> None:
+def test_a_run_with_reloaded_slots_goes_on_with_the_same_numbers(spec):
     run = start(spec)
     actions = [act(run) for _ in range(6)]
     run.settle(feedback(actions[3]))
@@ -157,12 +155,12 @@ ARMS = 5
 class Pair:
     """Slots in columns, and the same in a dictionary."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.random = random.Random(seed)
         self.slots, self.known = OpenSlots(), dict[int, OpenSlot]()
         self.next = 1
 
-    def step(self, opened: int, closed: int) -> None:
+    def step(self, opened, closed):
         """One commit."""
         self.slots = self.slots.copy()
         for slot in range(self.next, self.next + opened):
@@ -172,7 +170,7 @@ class Pair:
         for slot in self.random.sample(sorted(self.known), min(closed, len(self.known))):
             assert self.slots.close(slot) == self.known.pop(slot)
 
-    def check(self, slots: OpenSlots, known: dict[int, OpenSlot]) -> None:
+    def check(self, slots, known):
         assert len(slots) == len(known)
         assert not known or slots.oldest() == min(known)
         last = self.next // 2
@@ -184,7 +182,7 @@ class Pair:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_they_are_as_a_dictionary_of_them(seed: int) -> None:
+def test_they_are_as_a_dictionary_of_them(seed):
     pair = Pair(seed)
     for number in range(60):
         grows = number % 20 < 10
@@ -195,7 +193,7 @@ def test_they_are_as_a_dictionary_of_them(seed: int) -> None:
             pair.check(pair.slots, pair.known)
 
 
-def test_separate_ones_stay_as_they_are() -> None:
+def test_separate_ones_stay_as_they_are():
     pair = Pair(7)
     pair.step(500, 100)
     pair.slots = pair.slots.written()
@@ -211,7 +209,7 @@ def test_separate_ones_stay_as_they_are() -> None:
     pair.check(pair.slots, pair.known)
 
 
-def test_closed_ones_take_no_memory_for_long() -> None:
+def test_closed_ones_take_no_memory_for_long():
     count = 100_000
     stored = columns(range(count))
     assert 24 * count < stored.nbytes < 26 * count
@@ -224,7 +222,7 @@ def test_closed_ones_take_no_memory_for_long() -> None:
     assert stored.get(count) == OpenSlot(1, (0.5,))
 
 
-def test_slots_in_any_order_and_twice_are_sorted_and_kept_once() -> None:
+def test_slots_in_any_order_and_twice_are_sorted_and_kept_once():
     stored = columns([5, 900, 5, 7, 10**15, 7])
 
     assert list(stored) == [5, 7, 900, 10**15]
@@ -233,13 +231,13 @@ def test_slots_in_any_order_and_twice_are_sorted_and_kept_once() -> None:
     assert stored.get(10**30) is None
 
 
-def test_numbers_of_a_record_stay_as_many() -> None:
+def test_numbers_of_a_record_stay_as_many():
     stored = columns([1])
 
     with pytest.raises(ValueError, match="same length"):
         stored.change({2: OpenSlot(0, (0.5, 0.5))}, [])
 
 
-def columns(numbers: Collection[int]) -> SlotColumns:
+def columns(numbers):
     found = np.array(numbers)
     return SlotColumns.of(found, found % ARMS, (found + 0.5).reshape(-1, 1))

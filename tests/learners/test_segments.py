@@ -1,11 +1,9 @@
 """Segments follow their rule; order and unit of losses do not matter, nothing breaks them, and they pay."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from service.learners.base import FloatArray, PooledLearner, Slot, draw
+from service.learners.base import Slot, draw
 from service.learners.centred_tsallis import CentredTsallis
 from service.learners.multiscale_tsallis import MultiscaleTsallis
 from service.learners.segments import given_up, with_fewer, with_more
@@ -58,7 +56,7 @@ def test_a_charge_that_is_taken_back_in_its_slot_leaves_no_trace():
     assert now.mean == pytest.approx(segment.mean)
 
 
-def expected_step(player: Player, name: str, arm: int, d: float, fall: float, count: int) -> tuple[Any, float]:
+def expected_step(player, name, arm, d, fall, count):
     """R, and S of the arm, after a step, as the rule has them: e of the slot, z of S from e_1 over all arms."""
     shared, segment = player.shared, player.segments[name]
     sums, share = shared.mixture_sums.copy(), segment.pool[arm]
@@ -169,14 +167,7 @@ def test_decisions_of_which_nothing_will_be_known_leave_the_scales_of_multiscale
 PARTS = [CentredTsallis, MultiscaleTsallis]
 
 
-def play(
-    part: PooledLearner[Any],
-    slots: int,
-    seed: int,
-    change: Any = float,
-    default: float | None = None,
-    order: int = 1,
-) -> FloatArray:
+def play(part, slots, seed, change=float, default=None, order=1):
     """p of every slot; arms come from a stream of their own, and the events of a slot in one order or the other."""
     player, rng, waiting = Player(part, default), np.random.default_rng(seed), []
     rates, shown = rng.random((3, part.n_arms)), []
@@ -254,7 +245,7 @@ def test_nothing_breaks_with_dropped_segments_and_lost_or_doubled_feedback(part,
     assert np.isfinite(player.shared.mixture_sums).all()
 
 
-def change_arms(player: Player, k: int, rng: np.random.Generator) -> int:
+def change_arms(player, k, rng):
     """Add two arms, or remove two, everywhere; how many there are then."""
     learner = player.layer.part
     if k < 9:
@@ -268,7 +259,7 @@ def change_arms(player: Player, k: int, rng: np.random.Generator) -> int:
     return then
 
 
-def clicks(mode: str, seed: int, segments: int, slots: int, *, differ: bool) -> float:
+def clicks(mode, seed, segments, slots, *, differ):
     """Clicks an act: one session for all, one for each segment, or the rule; losses come about 50 acts late."""
     rng, k = np.random.default_rng(seed), 8
     rates = rng.choice([0.05, 0.1, 0.3], (segments if differ else 1, k))

@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +18,13 @@ CONTRACTS = {kind: vectors.load(kind).get("contract") for kind in REGISTRY if ve
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """An empty folder in place of tests/vectors."""
     monkeypatch.setattr(vectors, "VECTORS", tmp_path)
     return tmp_path
 
 
-def moments(trace: dict[str, Any]) -> list[Any]:
+def moments(trace):
     """What the learner answers where the trace says it was answered."""
     learner = vectors.build(trace)
     over_arms = isinstance(learner, ArmLearner)
@@ -38,7 +36,7 @@ def moments(trace: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", REGISTRY)
-def test_every_learner_can_be_recorded_and_follows_its_trace(kind: str, folder: Path) -> None:
+def test_every_learner_can_be_recorded_and_follows_its_trace(kind, folder):
     vector_recorder.record(kind, CONTRACTS.get(kind))
 
     (trace,) = vectors.traces(kind)
@@ -50,7 +48,7 @@ def test_every_learner_can_be_recorded_and_follows_its_trace(kind: str, folder: 
     assert kind in NEVER_CHANGE or len({str(answer) for row in written for answer in row}) > 2
 
 
-def test_only_the_recorded_trace_of_a_file_is_written_again(folder: Path) -> None:
+def test_only_the_recorded_trace_of_a_file_is_written_again(folder):
     hand = {"name": "hand", "about": "By hand.", "spec": {"kind": "dexp3", "n_arms": 2}, "slots": []}
     before = {"learner": "dexp3", "tolerance": 1e-9, "traces": [hand, {"recorded": True}], "theorem": []}
     (folder / "dexp3.json").write_text(json.dumps(before))
@@ -63,13 +61,13 @@ def test_only_the_recorded_trace_of_a_file_is_written_again(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", sorted(REGISTRY, key=vectors.has))
-def test_every_learner_has_its_vectors(kind: str) -> None:
+def test_every_learner_has_its_vectors(kind):
     """Those that have none come first, so that a quick run, which leaves out parameters, tries one of them."""
     assert vectors.traces(kind)
 
 
 @pytest.mark.recipes
-def test_a_quick_run_finds_each_learner_by_its_name() -> None:
+def test_a_quick_run_finds_each_learner_by_its_name():
     """Which parameters it leaves out is decided among those that ``-k`` has left."""
     collect = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", "tests/learners"]
     for kind in list(REGISTRY)[1:3]:
@@ -79,7 +77,7 @@ def test_a_quick_run_finds_each_learner_by_its_name() -> None:
         assert f"test_every_learner_has_its_vectors[{kind}]" in found.stdout
 
 
-def test_a_missing_file_is_refused_with_the_command_that_records_it(folder: Path) -> None:
+def test_a_missing_file_is_refused_with_the_command_that_records_it(folder):
     with pytest.raises(
         FileNotFoundError, match=r"vectors/exp3\.json is missing: record it with `pytest tests/learn"
     ):
@@ -87,7 +85,7 @@ def test_a_missing_file_is_refused_with_the_command_that_records_it(folder: Path
     assert vector_recorder.missing() == list(REGISTRY)
 
 
-def test_a_learner_that_accepts_no_fields_names_the_option(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_that_accepts_no_fields_names_the_option(folder, monkeypatch):
     monkeypatch.setattr(vector_recorder, "RATES", ({"gamma": 1},))
 
     with pytest.raises(ValueError, match="no fields to record exp3 with; name them with --vector-fields"):

@@ -5,10 +5,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -26,7 +24,7 @@ PROCESSES = 5
 @pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", ["normal", "interrupted", "interrupted as on a terminal"])
-def test_no_process_stays_behind(tmp_path: Path, end: str) -> None:
+def test_no_process_stays_behind(tmp_path, end):
     """A worker whose parent has ended is nobody's child, so a variable that it inherits shows it."""
     server_binary()
     mark = uuid.uuid4().hex
@@ -52,10 +50,10 @@ def test_no_process_stays_behind(tmp_path: Path, end: str) -> None:
     assert (code == 0) == (end == "normal")
 
 
-def all_of(bench: int) -> Callable[[], list[int] | Literal[False]]:
+def all_of(bench):
     """All processes of the bench, once they are there."""
 
-    def found() -> list[int] | Literal[False]:
+    def found():
         pids = [bench]
         for pid in pids:
             with suppress(OSError):
@@ -67,7 +65,7 @@ def all_of(bench: int) -> Callable[[], list[int] | Literal[False]]:
     return found
 
 
-def marked(mark: str) -> list[str]:
+def marked(mark):
     """Command lines of all processes with the mark in their environment; a Redis server writes over its own."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -77,7 +75,7 @@ def marked(mark: str) -> list[str]:
     return found
 
 
-def command_of(pid: int) -> str:
+def command_of(pid):
     try:
         return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
     except OSError:

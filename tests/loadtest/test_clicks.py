@@ -1,6 +1,5 @@
 """Replays of clicks: what is posted when, what expires, and the same numbers over HTTP at the same times."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import httpx
@@ -9,20 +8,18 @@ import pytest
 
 from loadtest.client import Client
 from loadtest.replay.jester import Ratings
-from loadtest.replay.replay import ClickReplay, Record
+from loadtest.replay.replay import ClickReplay
 from loadtest.replay.report import click_facts
 from loadtest.replay.session import (
     ClickStream,
     Event,
     HttpDriver,
     InProcessDriver,
-    Plan,
     RateChoice,
-    Receipt,
     SimulatedTime,
     plan_session,
 )
-from loadtest.replay.worlds import ArmWorld, jester_clicks, log_normal_delays
+from loadtest.replay.worlds import jester_clicks, log_normal_delays
 from service.testing import LocalBandits
 from tests.support import vectors
 
@@ -30,7 +27,7 @@ STREAM = ClickStream(window=40.0, interval=1.0, delay_median=10.0)
 KINDS = vectors.over_arms()
 
 
-def world(slots: int = 300, n_arms: int = 6) -> ArmWorld:
+def world(slots=300, n_arms=6):
     """Arm k is clicked by about (k+1)/20 of the visitors."""
     ratings = np.random.default_rng(8).uniform(-10, 10, (slots, 100))
     ratings[:, :n_arms] += np.linspace(-4, 2, n_arms)
@@ -38,31 +35,31 @@ def world(slots: int = 300, n_arms: int = 6) -> ArmWorld:
     return replace(clicks, posted=clicks.posted[:, :n_arms])
 
 
-def plan_of(clicks: ArmWorld, kind: str = "centred_tsallis", stream: ClickStream = STREAM) -> Plan:
+def plan_of(clicks, kind="centred_tsallis", stream=STREAM):
     return plan_session(clicks, kind, RateChoice.AUTO, 5, KINDS[kind], stream)
 
 
 class Recorder(InProcessDriver):
     """Also keeps the events it was handed, and when."""
 
-    def __init__(self, plan: Plan, clock: SimulatedTime) -> None:
+    def __init__(self, plan, clock):
         super().__init__(plan, clock.now)
         self.clock = clock
         self.events: list[tuple[float, Event]] = []
 
-    def deliver(self, events: Sequence[Event]) -> Receipt:
+    def deliver(self, events):
         self.events += [(self.clock.now(), event) for event in events]
         return super().deliver(events)
 
 
-def replay(clicks: ArmWorld, kind: str = "centred_tsallis", **how: object) -> tuple[Record, Recorder]:
+def replay(clicks, kind="centred_tsallis", **how):
     clock = SimulatedTime()
     driver = Recorder(plan_of(clicks, kind), clock)
     return ClickReplay(clicks, STREAM, driver, clock).run(**how), driver
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_decision_is_settled_by_a_click_or_expires(kind: str) -> None:
+def test_every_decision_is_settled_by_a_click_or_expires(kind):
     record, _ = replay(world(), kind)
 
     assert record.problems() == []
@@ -72,7 +69,7 @@ def test_every_decision_is_settled_by_a_click_or_expires(kind: str) -> None:
     assert record.counts.feedbacks == record.acknowledged == record.sent - record.surplus > 20
 
 
-def test_only_clicks_are_posted_and_none_before_its_time() -> None:
+def test_only_clicks_are_posted_and_none_before_its_time():
     clicks = world()
     _, driver = replay(clicks)
     delays = STREAM.click_delays(300)
@@ -84,7 +81,7 @@ def test_only_clicks_are_posted_and_none_before_its_time() -> None:
         assert time < happened + STREAM.interval + 1e-6
 
 
-def test_a_click_after_the_window_settles_a_younger_decision_or_is_skipped() -> None:
+def test_a_click_after_the_window_settles_a_younger_decision_or_is_skipped():
     """With one arm acted once a second there is always a younger one, until the stream has ended."""
     clicks = replace(world(), posted=np.ones((300, 1)))
     record, _ = replay(clicks)
@@ -96,7 +93,7 @@ def test_a_click_after_the_window_settles_a_younger_decision_or_is_skipped() -> 
     assert record.surplus < facts["late_clicks"]
 
 
-def test_without_draining_the_last_window_stays_outstanding() -> None:
+def test_without_draining_the_last_window_stays_outstanding():
     record, _ = replay(world(), drain=False)
 
     assert record.problems() == []
@@ -104,9 +101,9 @@ def test_without_draining_the_last_window_stays_outstanding() -> None:
     assert 0 < record.counts.outstanding <= 42
 
 
-def test_lost_decisions_are_noticed() -> None:
+def test_lost_decisions_are_noticed():
     class Forgetful(Recorder):
-        def counts(self) -> object:
+        def counts(self):
             return super().counts()._replace(expired=7)
 
     clicks, clock = world(), SimulatedTime()
@@ -118,18 +115,18 @@ def test_lost_decisions_are_noticed() -> None:
 class ServiceTime(SimulatedTime):
     """The clock of a service in this process."""
 
-    def __init__(self, local: LocalBandits, start: float) -> None:
+    def __init__(self, local, start):
         self._local, local._service.now = local, start
 
-    def now(self) -> float:
+    def now(self):
         return self._local._service.now
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         self._local.advance(seconds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_stream_at_the_same_times_gives_the_same_numbers_over_http(kind: str) -> None:
+def test_the_same_stream_at_the_same_times_gives_the_same_numbers_over_http(kind):
     clicks = world(150)
     plan = plan_of(clicks, kind)
     with LocalBandits() as local, httpx.Client(transport=local._service, base_url="http://service") as http:
@@ -143,7 +140,7 @@ def test_the_same_stream_at_the_same_times_gives_the_same_numbers_over_http(kind
     assert (over_http.counts, over_http.digest) == (in_process.counts, in_process.digest)
 
 
-def test_a_rating_above_five_is_a_click_and_costs_nothing() -> None:
+def test_a_rating_above_five_is_a_click_and_costs_nothing():
     world = jester_clicks(Ratings(np.array([[5.0, 5.01], [np.nan, -10.0]]), []))
 
     assert world.posted[0].tolist() == [0.0, 1.0]
@@ -151,7 +148,7 @@ def test_a_rating_above_five_is_a_click_and_costs_nothing() -> None:
     assert world.session_fields() == {"loss_range": [1.0, 0.0], "normalize_losses": True}
 
 
-def test_click_delays_have_their_median_and_a_heavy_tail() -> None:
+def test_click_delays_have_their_median_and_a_heavy_tail():
     """Of 40,000 delays: the standard error of the median's logarithm is .01, of the tail's share .0008."""
     seconds = log_normal_delays(40_000, 30.0, 1.5, 5)
 
@@ -160,7 +157,7 @@ def test_click_delays_have_their_median_and_a_heavy_tail() -> None:
     assert np.array_equal(seconds, log_normal_delays(40_000, 30.0, 1.5, 5))
 
 
-def test_speed_divides_windows_and_delays_and_nothing_else() -> None:
+def test_speed_divides_windows_and_delays_and_nothing_else():
     slow, fast = ClickStream(), ClickStream(speed=600.0)
 
     assert fast.session_fields() == {"expiry": {"after_seconds": 1.0, "default_loss": 0.0}}
@@ -169,7 +166,7 @@ def test_speed_divides_windows_and_delays_and_nothing_else() -> None:
     assert fast.settled_after(1000).tolist() == slow.settled_after(1000).tolist()
 
 
-def test_learners_that_are_told_are_told_the_window() -> None:
+def test_learners_that_are_told_are_told_the_window():
     """600 s and 1/64 of it more, at one impression every 2 s."""
     late = ClickStream().settled_after(1000)
 

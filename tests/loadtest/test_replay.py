@@ -5,8 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -15,26 +13,17 @@ from typer.testing import CliRunner
 
 from loadtest.commands import app
 from loadtest.errors import LoadTestError
-from loadtest.replay.replay import Pace, Record, Replay
-from loadtest.replay.report import Report, build_report, table_of, write_report
-from loadtest.replay.session import (
-    Counts,
-    Event,
-    InProcessDriver,
-    Plan,
-    RateChoice,
-    Receipt,
-    SimulatedTime,
-    plan_session,
-)
-from loadtest.replay.worlds import ArmWorld, World, bco_synthetic, mab_synthetic, strict_delays, total_delay
-from service.engine.ledger import Action, LossRange
+from loadtest.replay.replay import Pace, Replay
+from loadtest.replay.report import build_report, table_of, write_report
+from loadtest.replay.session import Counts, InProcessDriver, RateChoice, Receipt, SimulatedTime, plan_session
+from loadtest.replay.worlds import ArmWorld, bco_synthetic, mab_synthetic, strict_delays, total_delay
+from service.engine.ledger import LossRange
 from tests.support.http import http_client
 from tests.support.replays import plan
 from tests.support.waiting import wait_until
 
 
-def play(pace: Pace, time: SimulatedTime, durations: list[float]) -> list[float]:
+def play(pace, time, durations):
     for t, seconds in enumerate(durations, start=1):
         pace.begin(t)
         time.sleep(seconds)
@@ -42,13 +31,13 @@ def play(pace: Pace, time: SimulatedTime, durations: list[float]) -> list[float]
     return pace.seconds.tolist()
 
 
-def test_at_a_fixed_rate_slots_start_on_time() -> None:
+def test_at_a_fixed_rate_slots_start_on_time():
     time = SimulatedTime(100.0)
     assert play(Pace(4.0, time.now, time.sleep), time, [0.125, 0.125, 0.125]) == [0.125] * 3
     assert time.now() == 100.625
 
 
-def test_a_stall_shows_in_every_slot_it_held_up() -> None:
+def test_a_stall_shows_in_every_slot_it_held_up():
     """Ten slots a second, one of them stalled for two seconds: p99 is near two seconds, as users would feel it."""
     time = SimulatedTime(100.0)
     seconds = play(Pace(10.0, time.now, time.sleep), time, [0.01] * 50 + [2.01] + [0.01] * 49)
@@ -60,28 +49,28 @@ def test_a_stall_shows_in_every_slot_it_held_up() -> None:
 class Recorder(InProcessDriver):
     """Also keeps what it was asked, and may fail at one call."""
 
-    def __init__(self, plan: Plan, fail_at: int | None = None) -> None:
+    def __init__(self, plan, fail_at=None):
         super().__init__(plan)
         self.calls: list[tuple[str, object]] = []
         self._fail_at = fail_at
 
-    def act(self) -> Action:
+    def act(self):
         action = super().act()
         self.calls.append(("act", action.slot))
         return action
 
-    def deliver(self, events: Sequence[Event]) -> Receipt:
+    def deliver(self, events):
         self.calls.append(("feedbacks", [event.slot for event in events]))
         if len(self.calls) == self._fail_at:
             raise LoadTestError("no more")
         return super().deliver(events)
 
 
-def replay(driver: InProcessDriver, slots: int, **how: object) -> Record:
+def replay(driver, slots, **how):
     return Replay(mab_synthetic().head(slots), strict_delays(2000), driver).run(**how)
 
 
-def test_events_go_at_the_end_of_the_slot_they_are_due_in() -> None:
+def test_events_go_at_the_end_of_the_slot_they_are_due_in():
     """Delays 1 2 1 0 3 0 2: slot 4 gets its own loss and those of slots 2 and 3, in this order."""
     driver = Recorder(plan())
     replay(driver, 8)
@@ -92,7 +81,7 @@ def test_events_go_at_the_end_of_the_slot_they_are_due_in() -> None:
     assert asked == until_4 + until_8
 
 
-def test_without_draining_what_is_due_later_stays_pending_and_is_listed() -> None:
+def test_without_draining_what_is_due_later_stays_pending_and_is_listed():
     record = replay(Recorder(plan()), 8, drain=False)
 
     assert [event.slot for event in record.pending] == [7, 8]
@@ -105,7 +94,7 @@ def test_without_draining_what_is_due_later_stays_pending_and_is_listed() -> Non
 
 
 @pytest.mark.parametrize("drain", [True, False])
-def test_an_interrupted_replay_accounts_for_every_event(drain: bool) -> None:
+def test_an_interrupted_replay_accounts_for_every_event(drain):
     """All delays are 500: of 700 slots 200 losses are back, and 500 are sent at the end or listed, oldest first."""
     driver = Recorder(plan())
     late = np.full(2000, 500)
@@ -118,14 +107,14 @@ def test_an_interrupted_replay_accounts_for_every_event(drain: bool) -> None:
     assert record.problems() == []
 
 
-def test_draining_changes_no_figure() -> None:
+def test_draining_changes_no_figure():
     drained, left = replay(Recorder(plan()), 500), replay(Recorder(plan()), 500, drain=False)
 
     assert np.array_equal(drained.expected, left.expected)
     assert drained.digest == left.digest
 
 
-def test_a_stopped_replay_ends_after_its_slot_and_says_so() -> None:
+def test_a_stopped_replay_ends_after_its_slot_and_says_so():
     driver = Recorder(plan())
     record = replay(driver, 2000, stopped=lambda: ("act", 40) in driver.calls)
 
@@ -133,7 +122,7 @@ def test_a_stopped_replay_ends_after_its_slot_and_says_so() -> None:
     assert record.problems() == []
 
 
-def test_a_failure_keeps_what_was_counted_until_then() -> None:
+def test_a_failure_keeps_what_was_counted_until_then():
     """The thirteenth call hands over slots 7 and 8, and fails."""
     record = replay(Recorder(plan(), fail_at=13), 8)
 
@@ -142,9 +131,9 @@ def test_a_failure_keeps_what_was_counted_until_then() -> None:
     assert [event.slot for event in record.unanswered] == [7, 8]
 
 
-def test_an_event_that_was_not_settled_is_noticed() -> None:
+def test_an_event_that_was_not_settled_is_noticed():
     class Forgetful(Recorder):
-        def deliver(self, events: Sequence[Event]) -> Receipt:
+        def deliver(self, events):
             super().deliver(events[1:])
             return Receipt(len(events), 0)
 
@@ -154,14 +143,14 @@ def test_an_event_that_was_not_settled_is_noticed() -> None:
     ]
 
 
-def test_somebody_else_in_the_session_is_noticed() -> None:
+def test_somebody_else_in_the_session_is_noticed():
     driver = InProcessDriver(plan())
     driver.act()
 
     assert "someone else" in replay(driver, 10).problems()[0]
 
 
-def test_the_same_seed_gives_the_same_numbers_and_another_seed_others() -> None:
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others():
     first, again, other = (replay(InProcessDriver(plan(seed=seed)), 300) for seed in (5, 5, 6))
 
     assert np.array_equal(first.expected, again.expected)
@@ -170,7 +159,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_reports_the_same_figures_both_ways(url: str, tmp_path: Path) -> None:
+def test_the_command_reports_the_same_figures_both_ways(url, tmp_path):
     found = []
     for name, way in (("http", ["--url", url]), ("in_process", ["--in-process"])):
         folder = tmp_path / name
@@ -186,7 +175,7 @@ def test_the_command_reports_the_same_figures_both_ways(url: str, tmp_path: Path
     assert over_http["acknowledged"] == over_http["settled"] == 200
 
 
-def test_draining_over_http(url: str, tmp_path: Path) -> None:
+def test_draining_over_http(url, tmp_path):
     arguments = ["replay", "synthetic", "--slots", "7", "--no-drain", "--url", url, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
 
@@ -198,7 +187,7 @@ def test_draining_over_http(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_an_interrupted_replay_reports_what_it_did(url: str, tmp_path: Path) -> None:
+def test_an_interrupted_replay_reports_what_it_did(url, tmp_path):
     """SIGINT ends it after the slot it is in; what is due later is sent, and the exit code tells."""
     command = [sys.executable, "-m", "loadtest", "replay", "synthetic", "--url", url, "--out", str(tmp_path)]
     before = {session["session_id"] for session in sessions(url)}
@@ -214,12 +203,12 @@ def test_an_interrupted_replay_reports_what_it_did(url: str, tmp_path: Path) -> 
     assert summary["slots"] == summary["acknowledged"] == summary["settled"]
 
 
-def sessions(url: str) -> list[dict[str, object]]:
+def sessions(url):
     with http_client(url) as http:
         return http.get("/v1/sessions").json()["sessions"]
 
 
-def report(world: World, kind: str = "dexp3", **how: bool) -> Report:
+def report(world, kind="dexp3", **how):
     plan = plan_session(world, kind, RateChoice.AUTO, 1, {})
     driver = InProcessDriver(plan)
     replaying = Replay(world, strict_delays(2000), driver)
@@ -227,7 +216,7 @@ def report(world: World, kind: str = "dexp3", **how: bool) -> Report:
     return build_report(world, plan, record, driver.log, replaying.pace, {"rates": "anytime"})
 
 
-def test_regret_by_hand() -> None:
+def test_regret_by_hand():
     """Losses (0, 1) and (1/2, 1/2) at p = (1/2, 1/2) in both slots: no loss is known before slot 2 is drawn."""
     world = ArmWorld("hand", np.array([[0.0, 1.0], [0.5, 0.5]]), LossRange())
     found = report(world)
@@ -240,7 +229,7 @@ def test_regret_by_hand() -> None:
     assert (summary["best_arm"], summary["best_action"], summary["best_mean_loss"]) == (0, "arm 1", 0.25)
 
 
-def test_the_summary_says_what_was_played_and_what_became_of_it() -> None:
+def test_the_summary_says_what_was_played_and_what_became_of_it():
     summary = report(mab_synthetic().head(300)).summary
 
     assert summary["scenario"] == "mab_synthetic"
@@ -254,7 +243,7 @@ def test_the_summary_says_what_was_played_and_what_became_of_it() -> None:
     assert summary["ok"]
 
 
-def test_points_are_compared_with_standing_still() -> None:
+def test_points_are_compared_with_standing_still():
     summary = report(bco_synthetic(), "dbgd").summary
 
     assert summary["best_arm"] is None
@@ -264,7 +253,7 @@ def test_points_are_compared_with_standing_still() -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 40, 2000])
-def test_three_files_are_written(tmp_path: Path, slots: int) -> None:
+def test_three_files_are_written(tmp_path, slots):
     found = report(mab_synthetic().head(slots))
     write_report(found, tmp_path / "deep" / "out")
 
@@ -277,7 +266,7 @@ def test_three_files_are_written(tmp_path: Path, slots: int) -> None:
     assert (folder / "regret.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_fits_a_terminal() -> None:
+def test_the_table_fits_a_terminal():
     table = table_of(report(mab_synthetic().head(50)).summary)
 
     assert table.row_count == 13

@@ -4,10 +4,8 @@ import ast
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ WATCHED = {
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
+def trees():
     """What every file of the service says; read by the tests, as each process that collects them would wait."""
     return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "service").rglob("*.py"))}
 
@@ -31,11 +29,11 @@ def trees() -> dict[Path, ast.Module]:
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 
 
-def is_watched(module: str) -> bool:
+def is_watched(module):
     return module.split(".")[0] in WATCHED
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+def imports(tree):
     """Module, name and own name of what a file imports from the packages, also by ``import_module``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and is_watched(node.module or ""):
@@ -47,7 +45,7 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 
 
 @cache
-def members(cls: type) -> dict[str, type]:
+def members(cls):
     """Names of a class's attributes, those of its instances included, each with the class that has it."""
     found: dict[str, type] = {}
     for each in cls.__mro__:
@@ -57,7 +55,7 @@ def members(cls: type) -> dict[str, type]:
     return found
 
 
-def _of_instances(cls: type) -> Iterator[str]:
+def _of_instances(cls):
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     except (OSError, TypeError):  # compiled, so without source
@@ -73,7 +71,7 @@ def _of_instances(cls: type) -> Iterator[str]:
             yield node.target.id
 
 
-def named(module: str, name: str = "") -> Any:
+def named(module, name=""):
     """What a module's name stands for, ``()`` behind it for what it makes; raises where it is not there."""
     found = importlib.import_module(module)
     for part in filter(None, name.split(".")):
@@ -86,7 +84,7 @@ def named(module: str, name: str = "") -> Any:
     return found
 
 
-def used_of_bases(tree: ast.Module) -> Iterator[str]:
+def used_of_bases(tree):
     """What classes of a file override or use of the packages' classes they extend."""
     own_names = {own: (module, name) for module, name, own in imports(tree)}
     for node in ast.walk(tree):
@@ -100,11 +98,11 @@ def used_of_bases(tree: ast.Module) -> Iterator[str]:
                 yield from (where(cls, used) for used in _inherited(node, members(cls)))
 
 
-def where(cls: type, name: str) -> str:
+def where(cls, name):
     return f"{cls.__module__}:{cls.__qualname__}.{name}"
 
 
-def _inherited(node: ast.ClassDef, known: dict[str, type]) -> set[str]:
+def _inherited(node, known):
     defined = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
     used = {
         each.attr
@@ -114,7 +112,7 @@ def _inherited(node: ast.ClassDef, known: dict[str, type]) -> set[str]:
     return {name for name in (defined | used) & known.keys() if not name.startswith("__")}
 
 
-def foreign_underscores() -> Iterator[tuple[Path, str]]:
+def foreign_underscores():
     """Attributes with an underscore that nothing in the service defines."""
     own = OF_NAMED_TUPLES | set().union(*map(_defined, trees().values()))
     for path, tree in trees().items():
@@ -123,11 +121,11 @@ def foreign_underscores() -> Iterator[tuple[Path, str]]:
                 yield path, node.attr
 
 
-def _is_private(name: str) -> bool:
+def _is_private(name):
     return name.startswith("_") and not name.startswith("__")
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
+def _defined(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -135,7 +133,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
             yield node.attr if isinstance(node, ast.Attribute) else node.id
 
 
-def words() -> set[str]:
+def words():
     """Every name that stands in the service's source."""
     found = {word for tree in trees().values() for module, name, _ in imports(tree) for word in (module, name)}
     for tree in trees().values():

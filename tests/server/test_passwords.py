@@ -4,18 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import chain, cycle
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from tests.support.collector import Collector
-from tests.support.guarded_stores import KINDS, PASSWORD, Place, Places, shows
+from tests.support.guarded_stores import KINDS, PASSWORD, Places, shows
 from tests.support.http import http_client
 from tests.support.programs import REDIS, WHEEL
 from tests.support.real_redis import RedisServer
@@ -28,7 +24,7 @@ pytestmark = pytest.mark.processes
 WRONG = f"wrOng{PASSWORD}"
 
 
-def on_servers(kind: str) -> Iterator[Any]:
+def on_servers(kind):
     """A kind of URL on the wheel's server; with TLS, which that lacks, and once without, on ``redis-server``."""
     if not kind.startswith("rediss"):
         yield pytest.param((kind, WHEEL), id=f"{kind} of valkey")
@@ -37,19 +33,19 @@ def on_servers(kind: str) -> Iterator[Any]:
 
 
 @pytest.fixture(params=chain.from_iterable(map(on_servers, KINDS)))
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(request, tmp_path, monkeypatch):
     kind, program = request.param
     monkeypatch.setattr(RedisServer, "program", program)
     with ExitStack() as stack:
         yield KINDS[kind](Places(tmp_path, stack))
 
 
-def service_on(tmp_path: Path, url: str, **variables: str) -> RunningService:
+def service_on(tmp_path, url, **variables):
     flags = ("--log-level", "debug", "--log-sample", "1", "--store-budget-seconds", "0.3")
     return RunningService(tmp_path, *flags, environment={"BANDIT_STORE_URL": url, **variables})
 
 
-def asked(client: httpx.Client) -> list[httpx.Response]:
+def asked(client):
     """Answers of every route that tells something of the store."""
     body = {"learner": {"kind": "dexp3", "n_arms": 3}, "session_id": "s"}
     paths = ("/readyz", "/v1/sessions", "/v1/sessions/s", "/metrics", "/openapi.json", "/nowhere")
@@ -57,7 +53,7 @@ def asked(client: httpx.Client) -> list[httpx.Response]:
     return [*posts, *(client.get(path) for path in paths)]
 
 
-def told(answers: list[httpx.Response]) -> str:
+def told(answers):
     return "".join(answer.text + str(answer.headers) for answer in answers)
 
 

@@ -3,13 +3,11 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from service.engine.ledger import ArmAction, ArmFeedback, Expiry, Params
-from service.engine.run import Run, start_run
+from service.engine.run import start_run
 from service.errors import StoreUnavailableError
 from service.learners import REGISTRY
 from service.learners.dexp3 import Dexp3Spec
@@ -25,7 +23,6 @@ from service.store.memory import MemoryStore
 from service.telemetry.metrics import Labels, Metrics
 from tests.support.crashing import Worker
 from tests.support.machines import FIELDS
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, create
 from tests.support.sessions import sessions_on
 from tests.support.waiting import wait_until
@@ -251,7 +248,7 @@ CALL = 300
 
 
 @pytest.mark.slow
-async def test_outstanding_decisions_cost_under_a_megabyte_however_many(redis_server: RedisServer) -> None:
+async def test_outstanding_decisions_cost_under_a_megabyte_however_many(redis_server):
     """All buckets and nearly all arms are in use; three times as many decisions take as many 64-bit counts."""
     now = float(int(time.time()))
     worker = Worker(open_store(redis_server.url), lambda: now)
@@ -275,12 +272,12 @@ async def test_outstanding_decisions_cost_under_a_megabyte_however_many(redis_se
     assert max(sizes) < 2**20
 
 
-def stored_bytes(server: RedisServer) -> int:
+def stored_bytes(server):
     """What the server's memory holds of all its keys."""
     return sum(server.client.memory_usage(key, samples=0) or 0 for key in server.client.scan_iter())
 
 
-def run_with(kind: str, acts: int, fields: dict[str, Any]) -> Run:
+def run_with(kind, acts, fields):
     """Decisions of all but one bucket outstanding, as the store holds them."""
     spec = REGISTRY[kind].model_validate({"kind": kind} | fields)
     run = start_run(Params(spec, 5, expiry=Expiry(COST_WINDOW, 1.0)))
@@ -292,7 +289,7 @@ def run_with(kind: str, acts: int, fields: dict[str, Any]) -> Run:
     return run
 
 
-def one_commit(run: Run) -> list[bytes]:
+def one_commit(run):
     """An act, its event and what is sent to the store of both."""
     copy = run.copy()
     action = copy.act()
@@ -303,11 +300,11 @@ def one_commit(run: Run) -> list[bytes]:
     return [codec.encode(copy), *changed]
 
 
-def calls_of(work: Callable[[], object]) -> int:
+def calls_of(work):
     """Functions called, Python's and numpy's."""
     count = 0
 
-    def note(_: object, event: str, __: object) -> None:
+    def note(_, event, __):
         nonlocal count
         count += event in ("call", "c_call")
 
@@ -321,7 +318,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_work_and_bytes_do_not_grow_with_what_is_outstanding(kind: str) -> None:
+def test_work_and_bytes_do_not_grow_with_what_is_outstanding(kind):
     """Fifty times as many decisions; the margin is for a solver's steps and for free instances."""
     fields = FIELDS[kind] | {"n_arms": 20} | ({"max_open_slots": 10_000} if kind == "exp3" else {})
     few, many = (run_with(kind, acts, fields) for acts in (128, 6400))
@@ -333,7 +330,7 @@ def test_work_and_bytes_do_not_grow_with_what_is_outstanding(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_bytes_of_a_commit_grow_with_the_arms_at_most(kind: str) -> None:
+def test_bytes_of_a_commit_grow_with_the_arms_at_most(kind):
     few, many = (run_with(kind, 1000, FIELDS[kind] | {"n_arms": n_arms}) for n_arms in (100, 1000))
     sent = [sum(map(len, one_commit(run))) for run in (few, many)]
 

@@ -14,9 +14,7 @@ from service.serialization.summary import MAX_ARMS, Sample
 from service.sessions.act import Act
 from service.sessions.feedback import SettleFeedback
 from service.sessions.history import AT_ONCE, LEVELS, MAX_SAMPLES, MAX_STORED, PERIOD_SECONDS, dropped, place_of
-from service.sessions.service import Sessions
 from service.store.memory import MemoryStore
-from tests.support.clock import Clock
 from tests.support.sessions import sessions_on
 
 ACT = Act(1, 1000, single=True)
@@ -30,15 +28,15 @@ def run_of(**fields):
 
 
 @pytest.fixture
-def sessions(clock: Clock) -> Sessions:
+def sessions(clock):
     return sessions_on(MemoryStore(clock=clock))
 
 
-async def acted(sessions: Sessions, session_id: str) -> None:
+async def acted(sessions, session_id):
     await sessions.submit(session_id, ACT)
 
 
-async def places(sessions: Sessions, session_id: str) -> list[int]:
+async def places(sessions, session_id):
     return sorted(await sessions.sampler._store.read_samples(session_id))
 
 
@@ -162,7 +160,7 @@ async def test_a_failing_store_is_reported_and_sampling_goes_on(sessions, monkey
     sampler = sessions.sampler
     monkeypatch.setattr("service.sessions.history.PERIOD_SECONDS", 0.001)
 
-    async def sample() -> None:
+    async def sample():
         if len(failures) == 2:
             sampler.stop()
             raise ValueError("logged")

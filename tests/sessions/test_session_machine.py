@@ -3,20 +3,16 @@
 The store is a real one, and sessions are of losses or of rewards.
 """
 
-from typing import Any
-
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import invariant
 
 from service.commit import batch
-from service.commit.batch import Operation
 from service.models.events import SegmentsSpec
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records as segment_records
 from service.sessions.act import Act
 from service.sessions.feedback import SettleFeedback
-from tests.support.crashing import Fault
 from tests.support.examples import some_quick
 from tests.support.machines import FIELDS, run_machine
 from tests.support.session_machine import SessionMachine, numbers
@@ -27,15 +23,15 @@ class SegmentMachine(SessionMachine):
 
     most = 3
 
-    def expiry(self, window: float) -> ExpirySpec:
+    def expiry(self, window):
         plain = ExpirySpec(after_seconds=window)
         return plain if self.kind == "centred_tsallis" else SessionMachine.expiry(self, window)
 
-    def specification(self, learner: Any, seed: int) -> Specification:
+    def specification(self, learner, seed):
         plain = SessionMachine.specification(self, learner, seed)
         return Specification(**dict(plain) | {"segments": SegmentsSpec(max=self.most)})
 
-    def call(self, at: int, operation: Operation, fault: Fault | None = None, *, dies: bool = False) -> Any:
+    def call(self, at, operation, fault=None, *, dies=False):
         segment = (None, "a", "b", "c", "d")[next(numbers) * 7 % 5]
         if isinstance(operation, Act):
             operation.segment = segment
@@ -44,7 +40,7 @@ class SegmentMachine(SessionMachine):
         return SessionMachine.call(self, at, operation, fault, dies=dies)
 
     @invariant()
-    def the_store_holds_as_many_segments_as_the_state_says(self) -> None:
+    def the_store_holds_as_many_segments_as_the_state_says(self):
         if not hasattr(self, "workers"):
             return
         run, store = self.runner.run(self.stored()), self.workers[0].store

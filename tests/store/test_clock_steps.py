@@ -2,7 +2,6 @@
 
 import logging
 import time
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from service.learners import REGISTRY
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import ExpirySpec, Specification
 from service.sessions.act import Act
-from service.sessions.service import Sessions
 from service.store.base import Committed, Known, StoreOptions
 from service.store.redis.client import StoreClock
 from service.store.redis.store import RedisStore
@@ -27,7 +25,7 @@ WINDOW = 60
 class ShiftedServer:
     """A server whose clock is that of the machine plus a number of seconds."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._file = folder / "shift"
         self.server = RedisServer(folder)
         self.server.program = WHEEL
@@ -40,7 +38,7 @@ class ShiftedServer:
         self._file.write_text("+0")
         self.server.start()
 
-    def shift(self, seconds: int) -> None:
+    def shift(self, seconds):
         """Set the clock, and wait until the server has noticed."""
         self._file.write_text(f"{seconds:+d}")
         wait_until(lambda: abs(self.server.client.time()[0] - time.time() - seconds) < 2)
@@ -125,7 +123,7 @@ async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(store, s
     assert notes[b"touched"] / 1000 > time.time() + 12 * HOUR
 
 
-async def act(sessions: Sessions, name: str) -> None:
+async def act(sessions, name):
     """Create a session and open a slot."""
     learner = REGISTRY["dexp3"].model_validate({"kind": "dexp3", "n_arms": 2})
     expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1)

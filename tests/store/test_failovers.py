@@ -2,9 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -12,16 +10,15 @@ import redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.audit import audit
 from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
 from service.errors import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, Conflict, Known, Store, StoreOptions
+from service.store.base import Committed, Conflict, Known, StoreOptions
 from service.store.redis.store import RedisStore
 from service.store.redis.url import plain_url
 from tests.support.cluster import Cluster
 from tests.support.key_leaks import leaks
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session
@@ -44,7 +41,7 @@ def stack(server_program):
 
 
 @contextmanager
-def load(folder: Path, url: str, name: str, *flags: str) -> Iterator[list[Ledger]]:
+def load(folder, url, name, *flags):
     """Clients on two new sessions of a service on this store; at the end, the audit."""
     with RunningService(folder, "--store-url", url, *flags) as service, ExitStack() as stack:
         service.wait_ready()
@@ -57,13 +54,13 @@ def load(folder: Path, url: str, name: str, *flags: str) -> Iterator[list[Ledger
         assert [problem for ledger in ledgers for problem in audit(auditor, ledger)] == []
 
 
-def more(ledgers: list[Ledger]) -> None:
+def more(ledgers):
     """Wait until each session has made good progress from now."""
     goals = [len(ledger.acts) + WORTH for ledger in ledgers]
     wait_until(lambda: all(len(ledger.acts) >= goal for ledger, goal in zip(ledgers, goals, strict=True)), PATIENCE)
 
 
-def named(fits: Callable[[str], object]) -> str:
+def named(fits):
     """A name all of whose sessions fit."""
     return next(f"n{n}" for n in range(10_000) if all(fits(f"n{n}-{kind}") for kind in LEARNERS))
 
@@ -168,7 +165,7 @@ def test_slots_that_move_under_load_lose_nothing_and_double_nothing(stack, tmp_p
     assert [leaks(node.client) for node in (first, second, third)] == [[], [], []]
 
 
-def move(slot: int, source: RedisServer, target: RedisServer, masters: list[RedisServer]) -> None:
+def move(slot, source, target, masters):
     """Hand a slot over, waiting at every stage until a call has met it."""
     target.client.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", name_of(source))
     source.client.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", name_of(target))
@@ -182,17 +179,17 @@ def move(slot: int, source: RedisServer, target: RedisServer, masters: list[Redi
     wait_until(lambda: errors(source, "MOVED"))
 
 
-def name_of(node: RedisServer) -> str:
+def name_of(node):
     name: bytes = node.client.execute_command("CLUSTER", "MYID")
     return name.decode()
 
 
-def met(node: RedisServer, what: str) -> None:
+def met(node, what):
     before = errors(node, what)
     wait_until(lambda: errors(node, what) > before)
 
 
-def errors(node: RedisServer, what: str) -> int:
+def errors(node, what):
     """How often a node has answered with this error."""
     try:
         found = node.client.info("errorstats").get(f"errorstat_{what}", {"count": 0})
@@ -236,7 +233,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     made = [0]
     done = asyncio.Event()
 
-    async def keep_committing() -> None:
+    async def keep_committing():
         while not done.is_set():
             snapshot = await store.load("s")
             assert snapshot is not None
@@ -262,11 +259,11 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     assert left < 30
 
 
-def newest(server: RedisServer) -> int:
+def newest(server):
     return int(server.client.hget("bandit:{s}", "version")[2:])
 
 
-def swapping(sentinel: RedisServer) -> bool:
+def swapping(sentinel):
     """Ask for a failover; the sentinel refuses until it has seen the replica well."""
     try:
         return bool(sentinel.client.execute_command("SENTINEL", "FAILOVER", "main"))
@@ -305,7 +302,7 @@ def test_an_url_without_sentinels_or_service_is_refused(bad):
 PATIENT_CLUSTER = StoreOptions(reply_seconds=0.5, retry_seconds=30)
 
 
-async def everything(store: Store, names: list[str]) -> None:
+async def everything(store, names):
     for name in names:
         fields = {"event_ids": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
         fields["segments"] = {b"a": (7, b"y"), b"b": (3, b"z")}
@@ -323,7 +320,7 @@ async def everything(store: Store, names: list[str]) -> None:
         assert await store.recall(name, digest("k")) == b"y"
 
 
-async def listed(store: Store, limit: int) -> list[str]:
+async def listed(store, limit):
     found: list[str] = []
     cursor = None
     while True:
@@ -370,7 +367,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
     made = dict.fromkeys(names, 0)
     done = asyncio.Event()
 
-    async def keep_committing(name: str) -> None:
+    async def keep_committing(name):
         while not done.is_set():
             snapshot = await store.load(name)
             assert snapshot is not None

@@ -1,15 +1,13 @@
 """Commits of several writers: a model of their protocol, real ones, and the memory store by a clock of its own."""
 
 import copy
-from typing import Any
 
 import pytest
 
-from service.store.base import Commit, Committed, Conflict, Known, NotFound, Outcome, Store, StoreOptions
+from service.store.base import Committed, Conflict, Known, NotFound, StoreOptions
 from service.store.memory import MemoryStore
-from tests.support.clock import Clock
-from tests.support.explorer import ONLY_REPORT, Delivery, explored
-from tests.support.protocol_model import ANONYMOUS, REPORT, Fate, Writer, broken_promises, folded
+from tests.support.explorer import ONLY_REPORT, explored
+from tests.support.protocol_model import ANONYMOUS, REPORT, Writer, broken_promises, folded
 from tests.support.sessions import commit, digest, loaded, new_session
 
 # -- The commit protocol against its specification, and that the check would notice a store that breaks it.
@@ -18,35 +16,35 @@ HISTORIES = 60
 
 
 @pytest.mark.slow
-async def test_each_event_counts_once_whatever_is_lost_or_late(store: Store) -> None:
+async def test_each_event_counts_once_whatever_is_lost_or_late(store):
     """60 random histories of 120 steps (seeds 0-59)."""
     for seed in range(HISTORIES):
         assert await broken_promises(store, f"s{seed}", seed) == []
 
 
 class NoVersionCheck(MemoryStore):
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit):
         present = await self.load(commit.session_id)
         assert present is not None
         return await super().commit(commit._replace(expected=present.version))
 
 
 class ComparesOnlyTheNewestVersion(MemoryStore):
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit):
         outcome = await super().commit(commit)
         moved_on = isinstance(outcome, Committed) and outcome.snapshot is not None
         return Conflict(outcome.snapshot) if moved_on else outcome
 
 
 class KnowsNoWriters(MemoryStore):
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit):
         for writer in self._sessions[commit.session_id].writers:
             self._sessions[commit.session_id].writers[writer] = ""
         return await super().commit(commit)
 
 
 class RecordsEventsBeforeTheState(MemoryStore):
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit):
         outcome = await super().commit(commit)
         if isinstance(outcome, Conflict):
             seen = {b"e" + event: b"" for event in commit.event_ids}
@@ -55,7 +53,7 @@ class RecordsEventsBeforeTheState(MemoryStore):
 
 
 class ForgetsEvents(MemoryStore):
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit):
         outcome = await super().commit(commit)
         return await super().commit(commit._replace(event_ids=())) if isinstance(outcome, Known) else outcome
 
@@ -63,7 +61,7 @@ class ForgetsEvents(MemoryStore):
 class RetriesWithoutLooking(Writer):
     """After a lost reply it begins anew on what is stored, as if nothing of it could be there."""
 
-    async def step(self, fate: Fate, late: list[Commit]) -> None:
+    async def step(self, fate, late):
         await super().step(fate, late)
         if fate != "fine":
             self._asked = None
@@ -73,7 +71,7 @@ class RetriesWithoutLooking(Writer):
 class RefusesOnAStaleCache(Writer):
     """Surplus is told by the cache alone."""
 
-    async def step(self, fate: Fate, late: list[Commit]) -> None:
+    async def step(self, fate, late):
         if not self._asked and not self._asked_for:
             _, surplus = folded(self._cache.state, self.waiting)
             self.refused |= set(surplus)
@@ -100,7 +98,7 @@ SCENARIOS = [ANSWERED, SURPLUS, SENT_TWICE]
 
 @pytest.mark.parametrize("deliveries", SCENARIOS)
 @pytest.mark.slow
-async def test_no_interleaving_of_two_writers_and_two_faults_breaks_a_promise(deliveries: list[Delivery]) -> None:
+async def test_no_interleaving_of_two_writers_and_two_faults_breaks_a_promise(deliveries):
     worlds, broken = await explored(deliveries, 2, MemoryStore())
 
     assert broken is None
@@ -109,7 +107,7 @@ async def test_no_interleaving_of_two_writers_and_two_faults_breaks_a_promise(de
 
 @pytest.mark.parametrize("faulty", [*FAULTY_STORES, *FAULTY_WRITERS])
 @pytest.mark.slow
-async def test_some_interleaving_shows_each_fault_of_the_protocol(faulty: type[MemoryStore | Writer]) -> None:
+async def test_some_interleaving_shows_each_fault_of_the_protocol(faulty):
     store = faulty() if faulty in FAULTY_STORES else MemoryStore()
     writers = faulty if faulty in FAULTY_WRITERS else Writer
     found = [(await explored(each, 2, copy.deepcopy(store), writers))[1] for each in SCENARIOS]
@@ -118,7 +116,7 @@ async def test_some_interleaving_shows_each_fault_of_the_protocol(faulty: type[M
 
 
 @pytest.mark.parametrize("faulty", FAULTY_STORES)
-async def test_a_store_that_breaks_the_protocol_is_caught(faulty: type[MemoryStore]) -> None:
+async def test_a_store_that_breaks_the_protocol_is_caught(faulty):
     store = faulty()
     histories = [await broken_promises(store, f"s{seed}", seed) for seed in range(HISTORIES)]
 
@@ -128,7 +126,7 @@ async def test_a_store_that_breaks_the_protocol_is_caught(faulty: type[MemorySto
 # -- What every store promises to writers that lost a reply, or that write in turn.
 
 
-async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store, created) -> None:
+async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store, created):
     """A commits and loses the reply, B commits, A asks again: committed, and here is what B made of it."""
     await store.commit(commit("a-0", "a1", event_ids=[b"e" * 16]))
     await store.commit(commit("a1", "b1", writer="b"))
@@ -140,7 +138,7 @@ async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Sto
     assert outcome.snapshot.version == "b1"
 
 
-async def test_a_writer_is_remembered_until_128_others_have_written_after_it(store: Store) -> None:
+async def test_a_writer_is_remembered_until_128_others_have_written_after_it(store):
     await store.create(new_session(version="v0"))
     await store.commit(commit("v0", "v1", writer="00"))
     for n in range(1, 128):
@@ -155,7 +153,7 @@ async def test_a_writer_is_remembered_until_128_others_have_written_after_it(sto
     assert isinstance(next_silent, Committed)
 
 
-async def test_writing_again_renews_a_writers_place(store: Store) -> None:
+async def test_writing_again_renews_a_writers_place(store):
     await store.create(new_session(version="v0"))
     await store.commit(commit("v0", "v1", writer="00"))
     await store.commit(commit("v1", "v2", writer="01"))
@@ -167,7 +165,7 @@ async def test_writing_again_renews_a_writers_place(store: Store) -> None:
     assert await store.commit(commit("v1", "v2", writer="01")) == Conflict(await loaded(store))
 
 
-async def test_two_writers_in_turn_lose_nothing(store: Store) -> None:
+async def test_two_writers_in_turn_lose_nothing(store):
     """Each adds its numbers to what it sees; after a conflict it goes on from the snapshot it got."""
     await store.create(new_session(state=b""))
     cached = {writer: await loaded(store) for writer in "ab"}
@@ -186,12 +184,12 @@ async def test_two_writers_in_turn_lose_nothing(store: Store) -> None:
     assert (await loaded(store)).state == bytes(range(60))
 
 
-def by(writer: str, number: int, expected: str, **fields: Any) -> Commit:
+def by(writer, number, expected, **fields):
     """A commit under a version that names its writer, as those of workers do."""
     return commit(expected, f"{writer}-{number:x}", writer=writer, **fields)
 
 
-async def test_a_version_that_names_its_writer_is_found_after_others_have_committed(store: Store) -> None:
+async def test_a_version_that_names_its_writer_is_found_after_others_have_committed(store):
     """In sessions that 1.0 reads too, whose counts are texts, and in others."""
     await store.create(new_session(version="c-1"))
     mine = [by("a", n, "c-1" if n == 1 else f"a-{n - 1}") for n in range(1, 4)]
@@ -208,7 +206,7 @@ async def test_a_version_that_names_its_writer_is_found_after_others_have_commit
     assert await store.commit(by("a", 4, "a-3")) == Conflict(found.snapshot)
 
 
-async def test_writers_whose_versions_name_them_are_remembered_as_long(store: Store) -> None:
+async def test_writers_whose_versions_name_them_are_remembered_as_long(store):
     names, before = [f"{n:02x}" for n in range(129)], "c-1"
     await store.create(new_session(version=before))
     for name in names[:128]:
@@ -224,7 +222,7 @@ async def test_writers_whose_versions_name_them_are_remembered_as_long(store: St
     assert isinstance(await store.commit(by(names[0], 2, "gone")), Committed)
 
 
-async def test_who_created_a_session_is_no_writer_of_it(store: Store) -> None:
+async def test_who_created_a_session_is_no_writer_of_it(store):
     """Its version is known by the creation, which finds it as long as nobody has committed."""
     await store.create(new_session(version="a-1"))
     await store.commit(by("a", 2, "a-1"))
@@ -238,12 +236,12 @@ async def test_who_created_a_session_is_no_writer_of_it(store: Store) -> None:
 
 
 @pytest.fixture
-def memory(clock: Clock) -> MemoryStore:
+def memory(clock):
     clock.now = 1000.0
     return MemoryStore(StoreOptions(dedupe_window_seconds=60), clock)
 
 
-async def test_each_commit_moves_the_deadline_by_the_idle_time(memory: MemoryStore, clock: Clock) -> None:
+async def test_each_commit_moves_the_deadline_by_the_idle_time(memory, clock):
     await memory.create(new_session(idle_ttl_ms=10_000))
     clock.now = 1009
     await memory.commit(commit("a-0", "a-1", idle_ttl_ms=10_000))
@@ -256,7 +254,7 @@ async def test_each_commit_moves_the_deadline_by_the_idle_time(memory: MemorySto
     assert await memory.commit(commit("a-1", "a-2", idle_ttl_ms=10_000)) == NotFound()
 
 
-async def test_sessions_nobody_asks_for_are_dropped_all_the_same(memory: MemoryStore, clock: Clock) -> None:
+async def test_sessions_nobody_asks_for_are_dropped_all_the_same(memory, clock):
     for n in range(100):
         await memory.create(new_session(f"s{n}", idle_ttl_ms=1000 * (n + 1)))
     await memory.delete("s40")
@@ -266,7 +264,7 @@ async def test_sessions_nobody_asks_for_are_dropped_all_the_same(memory: MemoryS
     assert len(memory._sessions) == 50
 
 
-async def test_a_window_is_counted_from_the_recording(memory: MemoryStore, clock: Clock) -> None:
+async def test_a_window_is_counted_from_the_recording(memory, clock):
     await memory.create(new_session())
     await memory.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
     clock.now = 1030
@@ -282,7 +280,7 @@ async def test_a_window_is_counted_from_the_recording(memory: MemoryStore, clock
     assert await memory.commit(commit("a-2", "a-3", event_ids=[digest(1), digest(2)])) == Committed()
 
 
-async def test_time_does_not_follow_a_clock_that_is_set_back(memory: MemoryStore, clock: Clock) -> None:
+async def test_time_does_not_follow_a_clock_that_is_set_back(memory, clock):
     clock.now = 2000
     assert memory.now() == 2000
     clock.now = 1500

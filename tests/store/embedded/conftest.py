@@ -1,8 +1,6 @@
 """An embedded server, of each kind of program in turn."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -13,7 +11,7 @@ from tests.support.programs import program
 
 
 @pytest.fixture(autouse=True)
-def in_path(server_program: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_path(server_program, tmp_path_factory, monkeypatch):
     """Each kind of server in turn is the one that is found."""
     folder = tmp_path_factory.mktemp("bin")
     (folder / BINARIES[0]).symlink_to(program(server_program))
@@ -21,18 +19,18 @@ def in_path(server_program: str, tmp_path_factory: pytest.TempPathFactory, monke
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+def server(tmp_path):
     embedded = EmbeddedServer(tmp_path / "data")
     embedded.start()
     yield embedded
     embedded.stop()
 
 
-def asked(server: EmbeddedServer) -> redis.Redis:
+def asked(server):
     return redis.Redis.from_url(server.url, protocol=2)
 
 
-def script(folder: Path, text: str) -> Path:
+def script(folder, text):
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
