@@ -38,7 +38,20 @@ SYNTAX = {"for", "do", "done"}
 
 
 OTHER_PROGRAMS = {
-    *(".", "cyclonedx-py", "git", "nox", "npm", "npx", "pip-audit", "pre-commit", "prometheus", "pytest", "uv"),
+    *(
+        ".",
+        "cyclonedx-py",
+        "git",
+        "kubectl",
+        "nox",
+        "npm",
+        "npx",
+        "pip-audit",
+        "pre-commit",
+        "prometheus",
+        "pytest",
+        "uv",
+    ),
     "uvicorn",
 }
 """Programs that are not of this project: only the syntax of their commands is checked."""
@@ -71,6 +84,8 @@ def check_command(words: list[str]) -> None:
             assert importlib.util.find_spec(module), module
         case ["python" | "sh", path, *_] if path.startswith("deploy/"):
             assert (ROOT / path).is_file(), path
+        case ["kubectl", "apply", "-f" | "-k", path]:
+            assert (ROOT / path).exists(), path
         case ["python", "-c", code]:
             compile(code, "<page>", "exec")
         case [pip, "install", *what] if Path(pip).name == "pip":
