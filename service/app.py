@@ -140,7 +140,7 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
     async def is_ready() -> bool:
         return not runtime.draining() and await readiness.failure() is None
 
-    watching = watch_process(metrics, lambda: runtime.sessions.queues.waiting, is_ready)
+    watching = watch_process(metrics, lambda: runtime.sessions.queues.waiting, is_ready, store.figures)
     watches = (runtime.api_keys.watch(), runtime.sessions.tokens.watch(), readiness.watch(), watching)
     endless = [announcing, *map(asyncio.create_task, watches)]
     try:

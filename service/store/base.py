@@ -592,6 +592,15 @@ class Store(Protocol):
     async def ping(self) -> None:
         """Return if the store can commit now."""
 
+    async def figures(self) -> Mapping[str, float]:
+        """Return how full the store is and how far its replicas are, as metrics tell it.
+
+        Returns
+        -------
+        By name ``memory_bytes`` and ``memory_limit_bytes``, which is 0 without one, ``replicas`` that have all but
+        the newest commits, and ``replica_lag_seconds``; nothing of a store that is no server.
+        """
+
     def now(self) -> float:
         """Return Unix seconds by the store's clock, as of its latest reply; they decrease if it was set back."""
 

@@ -284,6 +284,9 @@ class MemoryStore:
         self._latest = max(self._latest, self._clock())
         return self._latest
 
+    async def figures(self) -> Mapping[str, float]:
+        return {}
+
     async def close(self) -> None:
         """Keep nothing."""
         self._sessions.clear()

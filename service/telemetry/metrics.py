@@ -43,6 +43,13 @@ CALLS = (
     *("create", "load", "recall", "commit", "delete", "list", "count", "announce", "ping", "token_key"),
     *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),
 )
+FIGURES = {
+    "memory_bytes": "Memory that the store uses; in a cluster that of its fullest server.",
+    "memory_limit_bytes": "What that server may use (`maxmemory`); 0 without a limit.",
+    "replicas": "Replicas that have all but the newest commits; in a cluster of the server with fewest.",
+    "replica_lag_seconds": "Time since the store has heard of the replica that it heard of last.",
+}
+"""What the store says of itself, by the names of ``Store.figures``."""
 _Mode = Literal["livesum", "livemin", "livemax"]
 _STATUSES = ("2xx", "2xx", "2xx", "3xx", "4xx", "5xx")
 """By the first digit of the status, from 0."""
@@ -171,6 +178,8 @@ class Metrics:
         self.queued_requests = self._gauge("queued_requests", "Requests that wait for their session's commit.")
         text = "Delay with which the event loop of a worker runs a due callback, measured four times a second."
         self.event_loop_lag_seconds = self._histogram("event_loop_lag_seconds", text, _LAG_SECONDS)
+        # Every worker sees the same store, so the sum would count it several times.
+        self.store = {name: self._gauge(f"store_{name}", each, "livemax") for name, each in FIGURES.items()}
         text = "Sessions with due decisions that the sweeper has found and not settled yet."
         self.sweeper_backlog = self._gauge("sweeper_backlog", text)
         self.memory_bytes = self._gauge("memory_bytes", "Resident memory of the workers.")
@@ -323,7 +332,10 @@ _STATM = Path("/proc/self/statm")
 
 
 async def watch_process(
-    metrics: Metrics, waiting: Callable[[], int], is_ready: Callable[[], Awaitable[bool]]
+    metrics: Metrics,
+    waiting: Callable[[], int],
+    is_ready: Callable[[], Awaitable[bool]],
+    figures: Callable[[], Awaitable[Mapping[str, float]]],
 ) -> None:
     """Measure until it is cancelled.
 
@@ -332,6 +344,7 @@ async def watch_process(
     metrics : get what is measured
     waiting : how many requests wait in this worker
     is_ready : whether the worker can commit; asks the store
+    figures : of the store, as it returns them
     """
 
     async def watch_event_loop() -> None:
@@ -345,7 +358,11 @@ async def watch_process(
 
     async def watch_store() -> None:
         while True:
-            metrics.ready.set(await is_ready())
+            metrics.ready.set(ready := await is_ready())
+            # A user who may not run INFO is told so once, by the store; an outage by the readiness.
+            with suppress(StoreUnavailableError):
+                for name, value in (await figures()).items() if ready else ():
+                    metrics.store[name].set(value)
             await asyncio.sleep(READY_SECONDS)
 
     await asyncio.gather(watch_event_loop(), watch_store())

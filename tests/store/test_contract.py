@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from service.store.base import Committed, Conflict, Known, NewSession, NotFound, Store
+from service.store.redis.store import figures_of
 from tests.support.sessions import commit, digest, loaded, new_session
 
 # -- What every store promises: what is written is there, once and whole, and a stale commit is a conflict.
@@ -387,3 +388,25 @@ async def test_one_worker_leads_until_its_lease_ends(store):
     assert await store.acquire_lease("a", 0.01)
     while not await store.acquire_lease("b", 0.3):  # noqa: ASYNC110 - a condition in the server
         await asyncio.sleep(0)
+
+
+# -- How full it is, as metrics tell it.
+
+
+async def test_a_server_tells_how_full_it_is(store):
+    told = await store.figures()
+
+    assert told == {} or told["memory_bytes"] > 100_000
+    assert told == {} or (told["memory_limit_bytes"], told["replicas"], told["replica_lag_seconds"]) == (0, 0, 0)
+
+
+def test_of_a_cluster_the_fullest_server_counts_and_the_replica_that_is_farthest():
+    def server(used, most, *replicas):
+        lines = (f"ip=10.0.0.1,port={number},{each}" for number, each in enumerate(replicas))
+        listed = {f"slave{number}": line for number, line in enumerate(lines)}
+        return {"used_memory": used, "maxmemory": most, "connected_slaves": "9", **listed}
+
+    near, far, new = (f"state={each},lag={lag}" for each, lag in (("online", 0), ("online", 4), ("wait_bgsave", 0)))
+    told = figures_of([server("900", "1000", near, far), server("950", "2000", near, new), server("99", "0", near)])
+
+    assert told == {"memory_bytes": 900, "memory_limit_bytes": 1000, "replicas": 1, "replica_lag_seconds": 4}

@@ -65,6 +65,7 @@ async def test_what_is_acknowledged_is_on_the_replica(store, replica):
     for n in range(50):
         assert await store.commit(commit(f"a-{n}", f"a-{n + 1}")) == Committed()
         assert replica.client.hget("bandit:{s}", "version") == f"a-{n + 1}".encode()
+    assert (await store.figures())["replicas"] == 1
     assert await store.delete("s")
     assert replica.client.dbsize() == 0
 

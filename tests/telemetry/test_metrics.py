@@ -164,7 +164,7 @@ def test_events_are_counted_by_outcome(tmp_path):
 
 BESIDE = {"close", "remind", "due", "reschedule", "forget_reminder", "acquire_lease"}
 """What the sweeper and the sampler ask, and a commit once in a window: they tell of their failures themselves."""
-BESIDE |= {"record_sample", "read_samples", "thin_samples"}
+BESIDE |= {"record_sample", "read_samples", "thin_samples", "figures"}
 
 
 def test_every_call_to_the_store_is_counted():

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from service import __version__
+from service.errors import StoreUnavailableError
 from service.sessions import expiry_sweeper
 from service.sessions.expiry_sweeper import Sweeper
 from service.telemetry import metrics as process_watch
@@ -29,13 +30,18 @@ def now(metrics, name):
     return metrics.registry.get_sample_value(name)
 
 
-async def measure(metrics, ready, until):
+async def measure(metrics, ready, until, **figures_of_the_store):
     """Run a watch until a condition holds."""
 
     async def is_ready():
         return ready()
 
-    task = asyncio.create_task(watch_process(metrics, lambda: 7, is_ready))
+    async def figures():
+        if not figures_of_the_store:
+            raise StoreUnavailableError("NOPERM")
+        return figures_of_the_store
+
+    task = asyncio.create_task(watch_process(metrics, lambda: 7, is_ready, figures))
     async with asyncio.timeout(20):
         while not until():  # noqa: ASYNC110 - until other tasks have run
             await asyncio.sleep(0)
@@ -51,6 +57,18 @@ async def test_a_watch_measures_queue_memory_and_readiness(metrics):
 
     ready[0] = False
     await measure(metrics, lambda: ready[0], lambda: now(metrics, "bandit_ready") == 0)
+
+
+async def test_a_watch_tells_how_full_the_store_is_and_how_far_its_replicas_are(metrics):
+    told = {"memory_bytes": 100.0, "memory_limit_bytes": 200.0, "replicas": 2.0, "replica_lag_seconds": 3.0}
+
+    def seen():
+        return {name: now(metrics, f"bandit_store_{name}") for name in told}
+
+    await measure(metrics, lambda: True, lambda: seen() == told, **told)
+    await measure(metrics, lambda: False, lambda: now(metrics, "bandit_ready") == 0, replicas=7)
+
+    assert seen() == told
 
 
 async def test_a_busy_event_loop_lags(metrics):

@@ -1,6 +1,7 @@
 """Sessions in a Redis server: every call one script, every script all or nothing."""
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
@@ -9,6 +10,7 @@ from .. import base
 from ..base import Commit, NewSession, Snapshot, StoreOptions, WholeSession
 from . import scripts
 from .client import client_of
+from .connection import replicas_in
 from .listing import Listing
 from .scripts import ANSWER, EVENT, SAMPLE
 from .transfer import Transfer
@@ -239,5 +241,19 @@ class RedisStore:
                 found.append("appendonly is off: what was acknowledged may be lost when the store stops")
         return list(dict.fromkeys(found))
 
+    async def figures(self) -> Mapping[str, float]:
+        return figures_of(await self._client.servers())
+
     async def close(self) -> None:
         await self._client.close()
+
+
+def figures_of(servers: Sequence[Mapping[str, str]]) -> Mapping[str, float]:
+    """Return how full the fullest of some servers is, and how far replicas are, by their lines of INFO."""
+    memory = [(float(info.get("used_memory", 0)), float(info.get("maxmemory", 0))) for info in servers]
+    used, most = max(memory, key=lambda each: each[0] / (each[1] or math.inf))
+    lines = ("\n".join(map(":".join, info.items())).encode() for info in servers)
+    lags = [[lag for lag in replicas_in(each).values() if lag < math.inf] for each in lines]
+    last = max([lag for each in lags for lag in each], default=0)
+    attached = min(map(len, lags))
+    return {"memory_bytes": used, "memory_limit_bytes": most, "replicas": attached, "replica_lag_seconds": last}
