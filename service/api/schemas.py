@@ -375,6 +375,47 @@ class GoalCount(Described):
     """Number of applied and updated events that named it."""
 
 
+class Group(Described):
+    """What is known of one of two groups; an open decision counts as the default, if there is one."""
+
+    acts: int
+    """Void ones are left out."""
+    outstanding: int
+    events: int
+    mean_loss: float | None = None
+    """In the unit that is posted; null without acts."""
+    mean_reward: float | None = None
+    """The same in a session with ``reward_range``."""
+
+
+class Groups(Described):
+    """The learner's group and the one that it is compared with."""
+
+    learner: Group
+    control: Group
+
+
+class Verdict(Described):
+    """The difference of two groups' means, with an interval that you may look at all the time."""
+
+    difference: float
+    """In the unit that is posted; positive if the learner's group is better."""
+    low: float
+    high: float
+    lift: float | None
+    """Relative to the size of the control's mean; null if that is 0."""
+    confidence: float
+    is_: Literal["better", "worse", "unclear"] = Field(alias="is")
+
+
+class Comparison(Described):
+    """Two groups, and what is known of their difference."""
+
+    groups: Groups
+    verdict: Verdict | None = None
+    """Left out before 200 acts of both groups together; if there is no default, settled ones count."""
+
+
 class SessionSummary(Described):
     """A session without its distribution."""
 

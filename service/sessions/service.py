@@ -52,6 +52,7 @@ class Sessions:
         self.now = store.now
         # What only reads; each refuses what no session can have as its id.
         self.list, self.view, self.arms = partial(sessions_page, reader), reader.view, partial(arms_page, reader)
+        self.compare = reader.compare
         self.segments, self.segment = partial(segments_page, reader), partial(segment_view, reader)
         self.logs, self.history = DecisionLogs(store, settings.max_connections), partial(history_page, reader)
         cache.on_logged = self.logs.on_logged

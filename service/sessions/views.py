@@ -14,7 +14,7 @@ from ..commit.cache import CachedSession, SessionCache
 from ..commit.loading import decoded, with_records
 from ..cooperative import COMPACT, LABEL_BYTES, Body, FairYield, answer_body, floats_text, joined, json_chunks
 from ..engine.arm_run import ArmRun
-from ..engine.ledger import Params
+from ..engine.ledger import LossRange, Params
 from ..engine.run import Run, SlotRun
 from ..engine.verdict import mean_interval
 from ..errors import InvalidRequestError, StoreUnavailableError, UnknownSessionError
@@ -410,6 +410,34 @@ class Reader:
                 if high >= leader["low"] if rises else low <= leader["high"]:
                     return leader | {"clear": False}
         return leader | {"clear": True}
+
+    async def compare(self, learner: str, control: str) -> bytes:
+        """Return the JSON of two sessions' counts and verdict, as if they were two groups of one.
+
+        Parameters
+        ----------
+        learner, control : ids of the session in question, and of the one that it is compared with
+
+        Raises
+        ------
+        InvalidRequestError
+            for a session over points, and for two whose losses or rewards are not alike.
+        UnknownSessionError, StateCorruptError, StoreUnavailableError
+        """
+        groups, ranges = list[listed.Group](), list[LossRange]()
+        for field, session_id in (("learner", learner), ("control", control)):
+            run = (await self.settled(session_id, Journal()))[1].run
+            if not isinstance(run, ArmRun):
+                raise InvalidRequestError.of(
+                    field, "this session is over points: only sessions over arms are compared"
+                )
+            groups.append((run.ledger, run.params.expiry))
+            ranges.append(run.params.losses)
+        if ranges[0] != ranges[1]:
+            raise InvalidRequestError.of(
+                "control", "must have the range of the learner's session, and the same word"
+            )
+        return COMPACT.encode(listed.compared(ranges[0], *groups)).encode()
 
     async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
         """Read a session as it is now, with its due decisions settled, without committing that.

@@ -8,6 +8,6 @@ from starlette.routing import BaseRoute
 
 from . import service_routes, sessions, slots
 
-ROUTERS = (slots.router, slots.bulk, sessions.router, *service_routes.ROUTERS)
+ROUTERS = (slots.router, slots.bulk, sessions.router, sessions.of_two, *service_routes.ROUTERS)
 ROUTES: Sequence[BaseRoute] = [route for router in ROUTERS for route in router.routes]
 """Flat: a router within the application costs each request as much again as finding its route."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query
 from pydantic import BeforeValidator, Field
 
+from ...errors import UnknownSessionError
 from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
 from ...sessions.pages import MAX_PAGE, ArmSort, HintCode
@@ -22,6 +23,7 @@ from ..schemas import (
     ArmPage,
     ChangeArms,
     ChangeSession,
+    Comparison,
     CreateSession,
     DecisionPage,
     ExportedSession,
@@ -58,6 +60,9 @@ SortSegments = Annotated[
 WithRemoved = Annotated[bool, Query(description="Whether removed arms are listed, too.")]
 Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` before it the largest come first.")]
 
+Compared = Annotated[str, Query(description="Id of the session.")]
+
+of_two = APIRouter(prefix="/v1/compare", tags=["sessions"], responses=PROBLEMS, route_class=CallRoute)
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS, route_class=CallRoute)
 
 
@@ -103,6 +108,19 @@ async def view_session(call: Call, session_id: str, segment: OfSegment = None) -
     """
     sessions = call.runtime.sessions
     return Reply(await (sessions.view(session_id) if segment is None else sessions.segment(session_id, segment)))
+
+
+@of_two.get("", **describe_answers(Comparison, "compared", {200: "The groups, and the verdict"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def compare(call: Call, learner: Compared, control: Compared) -> Reply:
+    """Compare two sessions over arms, which have the same range of losses or rewards.
+
+    There is a verdict from 200 acts of both together on.
+    """
+    call.scope[NOTED_IN_SCOPE] = {"session": learner}
+    if not learner.startswith(call.rights.prefix) or not control.startswith(call.rights.prefix):
+        raise UnknownSessionError
+    return Reply(await call.runtime.sessions.compare(learner, control))
 
 
 @router.patch("/{session_id}", **_changed("session_changed", "The session with these fields"))
