@@ -138,13 +138,15 @@ GOALS_HEAD = ("processor time, if nothing else is said", "goal", "measured: medi
 
 def section(summary: Mapping[str, Any]) -> str:
     """Return the text between the marks of the page."""
-    rows = [*target_rows(summary, "rates"), *target_rows(summary, "workers")]
+    rows = [row for part in ("rates", "workers") for row in target_rows(summary, part, _median)]
     tables = (markdown([GOALS_HEAD, *goal_rows(summary)]), markdown([HEAD, *rows]))
     return "\n\n".join([machine_text(summary), *tables])
 
 
-def target_rows(summary: Mapping[str, Any], part: str) -> Iterator[Sequence[str]]:
-    """Yield a row for each target of a part, as ``HEAD`` names its cells."""
+def target_rows(
+    summary: Mapping[str, Any], part: str, cell: Callable[[Mapping[str, Any] | None], str]
+) -> Iterator[Sequence[str]]:
+    """Yield a row for each target of a part, as ``HEAD`` names its cells, each shown by ``cell``."""
     found, options = summary[part], summary["options"]
     numbers = {"sessions": 1, "most": MOST_OF, **OUTSTANDING}
     sizes = {name: f"{number * options['sessions']:,}" for name, number in numbers.items()}
@@ -153,7 +155,7 @@ def target_rows(summary: Mapping[str, Any], part: str) -> Iterator[Sequence[str]
         label = LABELS[target].format(**sizes, bulk=options["bulk"], page=PAGE)
         label = label.replace("service", f"{workers} x worker") if workers else label
         cells = (rates, found["rate_over"].get(name), found["cpu_microseconds"][name], found["cpu_over"].get(name))
-        yield (label, *map(spread_cell, cells))
+        yield (label, *map(cell, cells))
 
 
 def goal_rows(summary: Mapping[str, Any]) -> Iterator[Sequence[str]]:
@@ -170,6 +172,10 @@ def spread_cell(found: Mapping[str, Any] | None) -> str:
     if number(found["min"]) == number(found["max"]):
         return number(found["median"])
     return spread_text(found["median"], found["min"], found["max"])
+
+
+def _median(found: Mapping[str, Any] | None) -> str:
+    return "" if found is None else number(found["median"])
 
 
 def machine_text(summary: Mapping[str, Any]) -> str:
@@ -190,7 +196,7 @@ def tables(summary: Mapping[str, Any]) -> Iterator[Printed]:
     """Yield title, head and rows of what a run measured, for a terminal."""
     for part in ("rates", "workers"):
         if part in summary:
-            yield f"{part.capitalize()}: medians (least to most)", HEAD, target_rows(summary, part)
+            yield f"{part.capitalize()}: medians (least to most)", HEAD, target_rows(summary, part, spread_cell)
     if "turns" in summary:
         rows = [(ALL[name].title, spread_cell(each)) for name, each in summary["turns"].items()]
         yield "Longest turns", ("request", "ms of processor time"), rows
