@@ -171,6 +171,8 @@ class Settings(BaseModel):
     log_sample: float = Field(0.01, ge=0, le=1)
     """Share of successful acts, feedback, views, health checks and scrapes that is logged, 0 to 1. The same share
     of `/readyz` answers is logged while they repeat the answer before. All other requests and errors are logged."""
+    log_clients: bool = True
+    """Whether log lines name the address of the client."""
     drain_seconds: float = Field(0, ge=0, le=1e9, allow_inf_nan=False)
     """Time for which a service that is told to stop still serves while `/readyz` answers 503, so that load
     balancers stop sending it requests."""

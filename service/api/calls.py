@@ -453,7 +453,7 @@ class Requests:
                 api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
                 session=session,
                 changed=noted.get("changed"),
-                client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
+                client=logs.shown(peer[0]) if (peer := scope.get("client")) and self._settings.log_clients else None,
                 trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
                 code=error and error.code,
                 reason=error and logs.shown(error.reason, logs.MAX_REASON_CHARS),

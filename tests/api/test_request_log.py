@@ -42,6 +42,13 @@ async def test_a_line_tells_of_a_request(make_client, lines):
     }
 
 
+async def test_addresses_of_clients_can_be_left_out(make_client, lines):
+    client = await make_client(log_sample=1, log_clients=False)
+    await client.get("/livez")
+
+    assert "127.0.0.1" not in json.dumps(lines())
+
+
 ARMS = {"kind": "dexp3", "arms": ["a", "b"]}
 SESSION, CREATION, OTHER = "/v1/sessions/{session_id}", "/v1/sessions", "other"
 
