@@ -174,8 +174,7 @@ async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store, cr
     outcome = await store.commit(commit("a-1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
 
     assert outcome == Known(dict.fromkeys([digest(1), digest(2)], b""), {})
-    snapshot = await store.load("s")
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot.version == "a-1"
 
 
@@ -308,8 +307,7 @@ async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: 
 async def created(store: Store, version: str = "1") -> float:
     """Create session ``s``, and return when the store says that was."""
     await store.create(NewSession("s", version, b"spec", b"state"))
-    snapshot = await store.load("s")
-    assert snapshot is not None
+    snapshot = await loaded(store)
     return snapshot.created_at
 
 

@@ -22,8 +22,7 @@ async def gone(store: Store, session_id: str = "s") -> bool:
 
 async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back(store):
     await store.create(new_session(idle_ttl_ms=150))
-    snapshot = await store.load("s")
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot.expires_at == pytest.approx(snapshot.created_at + 0.15, abs=0.0011)
 
     await until(lambda: gone(store))

@@ -21,7 +21,7 @@ from tests.support.cluster import Cluster
 from tests.support.key_leaks import leaks
 from tests.support.running import RunningService
 from tests.support.sentinel import Watched
-from tests.support.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, loaded, new_session
 from tests.support.waiting import wait_until
 
 # -- Masters that die, and slots that move, under load from clients who send again: audited, nothing lost or twice.
@@ -217,8 +217,7 @@ async def test_a_store_follows_the_master_through_a_failover(watched):
     outcome = await store.commit(commit("a-20", "a-21", event_ids=[digest(20)]))
 
     assert outcome == Committed()
-    snapshot = await store.load("s")
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot.version == "a-21"
     assert watched.replica.client.hget("bandit:{s}", "version") == b"a-21"
     await store.ping()
@@ -235,8 +234,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
 
     async def keep_committing():
         while not done.is_set():
-            snapshot = await store.load("s")
-            assert snapshot is not None
+            snapshot = await loaded(store)
             n = made[0]
             outcome = await store.commit(commit(snapshot.version, f"a-{n + 1}", event_ids=[digest(n)]))
             made[0] = n + isinstance(outcome, Committed)
@@ -253,8 +251,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     done.set()
     await committing
 
-    snapshot = await store.load("s")
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot.version == f"a-{made[0]}"
     assert left < 30
 
@@ -369,8 +366,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
 
     async def keep_committing(name):
         while not done.is_set():
-            snapshot = await store.load(name)
-            assert snapshot is not None
+            snapshot = await loaded(store, name)
             n = len(snapshot.state)
             grown = commit(
                 f"a-{n}", f"a-{n + 1}", session_id=name, state=snapshot.state + b"x", event_ids=[digest(n)]
@@ -389,8 +385,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
     await asyncio.gather(*committing)
 
     for name in names:
-        snapshot = await store.load(name)
-        assert snapshot is not None
+        snapshot = await loaded(store, name)
         assert len(snapshot.state) == (1 if name in killed else made[name])
     assert set(await listed(store, 5)) == set(names)
 

@@ -18,7 +18,7 @@ from service.store.redis.connection import LARGE_BYTES, Pipeline, packed
 from service.store.redis.store import RedisStore
 from tests.support.committing_clients import NAMES, Load, store_with_sessions
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, new_session, version
+from tests.support.sessions import commit, digest, loaded, new_session, version
 from tests.support.waiting import wait_until
 
 # -- Connections that are cut or stall, to a real server: nothing twice, nothing lost.
@@ -111,15 +111,13 @@ async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server):
 
     async def steady(name: str) -> None:
         for _ in range(60):
-            snapshot = await store.load(name)
-            assert snapshot is not None
+            snapshot = await loaded(store, name)
             assert snapshot.spec == name.encode()
 
     async def leave_early(name: str) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(chance.random() * 0.003):
-                snapshot = await store.load(name)
-                assert snapshot is not None
+                snapshot = await loaded(store, name)
                 assert snapshot.spec == name.encode()
 
     async def hasty() -> None:

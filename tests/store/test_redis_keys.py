@@ -9,7 +9,7 @@ from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreOp
 from service.store.redis.scripts import Keys
 from service.store.redis.store import NAMES_MS, RedisStore
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, loaded, new_session
 from tests.support.waiting import wait_until
 
 BESIDE = {"counts": {0: ArmCounts(feedbacks=1, losses=0.5)}, "entries": [b"entry"], "max_entries": 9}
@@ -30,9 +30,7 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store, redis_serve
         ttl = None if n == 1 else 60_000 + n
         fields = {"event_ids": [digest(n)], "records": {b"1": b"x"}, **BESIDE, "position": n + 1}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", idle_ttl_ms=ttl, **fields))
-        snapshot = await store.load("s")
-
-        assert snapshot is not None
+        snapshot = await loaded(store)
         assert snapshot.expires_at is not None
         found = deadlines(redis_server)
         assert len(found) == 4
@@ -166,8 +164,7 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(store, 
         values = [b"\xffdamage"] if damage == "hset" else []
         getattr(redis_server.client, damage)("bandit:{s}", field, *values)
         before = redis_server.client.hgetall("bandit:{s}")
-        snapshot = await store.load("s")
-        assert snapshot is not None
+        snapshot = await loaded(store)
         if field in {"version", "state"}:
             assert await store.commit(commit("a-0", "a-1", checksum=b"checksum")) == Conflict(snapshot)
             assert redis_server.client.hgetall("bandit:{s}") == before
@@ -189,9 +186,7 @@ async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
 async def test_a_session_key_of_another_type_is_a_session_without_anything(store, redis_server):
     redis_server.client.set("bandit:{s}", "text", ex=1000)
 
-    snapshot = await store.load("s")
-
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot[:3] == ("", b"", b"")
     assert await store.commit(commit("a-0", "a-1")) == Conflict(snapshot)
     assert await store.create(new_session()) == snapshot

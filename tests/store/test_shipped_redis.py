@@ -12,7 +12,7 @@ from service.store.base import Committed
 from service.store.redis.store import RedisStore
 from tests.support.compose import COMPOSE, ROOT
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, loaded, new_session
 
 FORBIDDEN = [
     "CONFIG GET dir",
@@ -101,9 +101,7 @@ async def test_what_was_committed_is_there_after_a_kill(server, store, created):
     server.kill()
     server.start()
 
-    snapshot = await store.load("s")
-
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot.version == "a-1"
     assert "NOPERM" not in (server.folder / "server.log").read_text()
 

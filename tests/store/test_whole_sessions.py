@@ -6,7 +6,7 @@ import pytest
 
 from service.store.base import ArmCounts, Committed, Known, Listed, NewSession, Store, head_of
 from service.store.memory import MemoryStore
-from tests.support.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, loaded, new_session
 from tests.support.waiting import until
 
 # -- Sessions that are exported from one store and restored in another, on every store.
@@ -45,8 +45,7 @@ async def test_a_session_is_restored_as_it_was_exported(store, records):
     await store.delete("s")
     assert await store.restore("s", again, restored("r1", about=b"about")) is None
 
-    after = await store.load("s")
-    assert after is not None
+    after = await loaded(store)
     assert before is not None
     assert after[:3] == ("r1", before.spec, before.state)
     assert after.created_at == pytest.approx(before.created_at, abs=1e-6)
@@ -146,9 +145,7 @@ async def test_a_restored_session_has_the_deadline_of_its_idle_time(store):
     await store.delete("s")
     await store.restore("s", whole, restored(idle_ttl_ms=60_000))
 
-    snapshot = await store.load("s")
-
-    assert snapshot is not None
+    snapshot = await loaded(store)
     assert snapshot.expires_at == pytest.approx(store.now() + 60, abs=5)
 
 
@@ -253,9 +250,7 @@ async def test_a_page_shows_what_commits_wrote_for_it(store):
     await store.commit(commit("a-0", "a-1", state=(long := b"\x01\x02\x01" + bytes(255)) + b"body"))
     for prefix in ("", "s"):
         (shown,) = [each for each in (await store.list(None, 9, prefix)).sessions if each.session_id == "s"]
-        snapshot = await store.load("s")
-
-        assert snapshot is not None
+        snapshot = await loaded(store)
         assert shown == Listed("s", "a-1", snapshot.created_at, snapshot.expires_at, b"about", long)
     await store.commit(commit("a-1", "a-2", state=b"\x01\x05\x002\x003", about=b"other"))
     (shown, plain) = sorted((await store.list(None, 9)).sessions, reverse=True)
