@@ -10,6 +10,7 @@ ServiceError
 ├── SessionExistsError         409 session_exists
 ├── NoLabelsError              409 no_labels
 ├── NoDecisionLogError         409 no_decision_log
+├── SessionHaltedError         409 session_halted
 ├── UnknownSegmentError        404 unknown_segment
 ├── NoEligibleArmError         409 no_eligible_arm
 ├── IdempotencyConflictError   422 idempotency_conflict
@@ -404,6 +405,12 @@ class NoDecisionLogError(ServiceError):
     """The session was created without a decision log."""
 
     status, code, title = 409, "no_decision_log", "The session keeps no decision log"
+
+
+class SessionHaltedError(ServiceError):
+    """The session is halted: `{"halted": false}` first, which lets the learner act again."""
+
+    status, code, title = 409, "session_halted", "The session is halted"
 
 
 class UnknownSegmentError(ServiceError):

@@ -443,7 +443,7 @@ class Requests:
         if self._spans is not None:
             self._spans.answered(method=method, route=path, status=status, request_id=request_id, session=session)
         if not skipped:
-            sent = scope["method"]  # Which may be long.
+            sent, peer = scope["method"], scope.get("client")  # The method may be long.
             logs.request(
                 request_id=request_id,
                 method=sent if sent in HTTPMethod.__members__ else OTHER,
@@ -453,7 +453,7 @@ class Requests:
                 api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
                 session=session,
                 changed=noted.get("changed"),
-                client=logs.shown(peer[0]) if (peer := scope.get("client")) and self._settings.log_clients else None,
+                client=logs.shown(peer[0]) if peer and self._settings.log_clients else None,
                 trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
                 code=error and error.code,
                 reason=error and logs.shown(error.reason, logs.MAX_REASON_CHARS),

@@ -37,7 +37,7 @@ MAX_DIGITS = 400
 MAX_FIELDS = 100
 """Fields of one object: no valid one has half as many, and each unknown one is an error to report.
 
-Only the ``probabilities`` of a learner have one for each arm.
+Only the ``probabilities`` of a learner, and of a control group, have one for each arm.
 """
 MAX_ID = 128
 READ_AT_ONCE = 100
@@ -193,9 +193,8 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             text += '; post a list of events to /feedbacks as {"events": [...]}'
         raise errors.InvalidRequestError(text)
-    learner = value.get("learner")
-    allowed = learner.get("probabilities") if isinstance(learner, dict) else None
-    if large and [id(each) for each in large] != [id(allowed)]:
+    allowed = {id(_inner(value.get(name), "probabilities")) for name in ("learner", "control")}
+    if not allowed.issuperset(map(id, large)):
         raise errors.InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
     return value
 

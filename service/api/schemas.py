@@ -6,11 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ..engine.control import Group
 from ..errors import FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
-from ..models.events import Click, Eligibility, Events, Segment
-from ..models.specification import LAST_SECOND, SESSION_ID_PATTERN, ExpirySpec, Floor, Goals, IdleTtl, Specification
+from ..models.events import Click, Eligibility, Events, Segment, Visitor
+from ..models.specification import (
+    LAST_SECOND,
+    SESSION_ID_PATTERN,
+    ControlSpec,
+    ExpirySpec,
+    Floor,
+    Goals,
+    GuardSpec,
+    IdleTtl,
+    Specification,
+)
 from ..sessions.pages import HintCode
 
 # -- What answers have in common that are only described.
@@ -38,6 +49,8 @@ class Action(Described):
     arm: int | None = None
     label: str | None = None
     probability: float | None = None
+    group: Group | None = None
+    """Whose act it is, in a session with ``control``; its events say the same."""
     token: str | None = None
     """Reports a click of this decision, from the visitor's browser too; in a session with ``tokens``."""
     x: list[float] | None = None
@@ -126,16 +139,18 @@ class CreateSession(Specification):
 
 
 class Act(Eligibility):
-    """The segment, and the arms that may be drawn; the body may be left out."""
+    """The segment, the visitor, and the arms that may be drawn; the body may be left out."""
 
     segment: Segment | None = None
+    visitor: Visitor | None = None
 
 
 class Acts(Eligibility):
-    """The number of slots to open in a row, the segment, and the arms that may be drawn in each slot."""
+    """The number of slots to open in a row, the segment, the visitor, and the arms that may be drawn in each."""
 
     count: Annotated[Whole, Field(ge=1)]
     segment: Segment | None = None
+    visitor: Visitor | None = None
     distinct: Annotated[bool, NullIs(False)] = False
     """Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same learners as
     ``eligible``."""
@@ -181,6 +196,10 @@ class ChangeSession(Posted):
     floor: Floor | None = None
     goals: Goals | None = None
     """For events from now on. Goals that stay keep their counts."""
+    control: ControlSpec | None = None
+    """Null ends it: its open decisions are settled as ever."""
+    guard: GuardSpec | None = None
+    halted: Literal[False] = Field(False, description="false: the learner acts again, after a halt.")
 
 
 LabelTexts = Annotated[list[LabelText], Field(fail_fast=True), NullIs([])]
@@ -292,6 +311,8 @@ class Decision(Described):
     """Number of decisions that expired together."""
     event_id: str | None = None
     segment: str | None = None
+    group: Group | None = None
+    """In a session that has or had ``control``."""
     added: list[str] | None = None
     removed: list[str] | None = None
     paused: list[str] | None = None
@@ -375,7 +396,7 @@ class GoalCount(Described):
     """Number of applied and updated events that named it."""
 
 
-class Group(Described):
+class GroupCounts(Described):
     """What is known of one of two groups; an open decision counts as the default, if there is one."""
 
     acts: int
@@ -391,8 +412,8 @@ class Group(Described):
 class Groups(Described):
     """The learner's group and the one that it is compared with."""
 
-    learner: Group
-    control: Group
+    learner: GroupCounts
+    control: GroupCounts
 
 
 class Verdict(Described):
@@ -439,6 +460,10 @@ class SessionSummary(Described):
     """Left out if the session has none."""
     tokens: Literal[True] | None = None
     """Whether actions have tokens; left out if they have none."""
+    control: dict[str, Any] | None = None
+    """Left out if no acts are of a control group."""
+    guard: dict[str, Any] | None = None
+    """Left out if none was given."""
     segments: int | None = None
     """Number of segments that are kept; left out if the session has none."""
     slot: int
@@ -490,6 +515,12 @@ class Leader(Described):
 class SessionView(SessionSummary):
     """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
 
+    groups: Groups | None = None
+    """Left out if the session has had no ``control``."""
+    verdict: Verdict | None = None
+    """Left out before 200 acts of both groups."""
+    halted_at: str | None = None
+    """Since when all acts are of the control group, by ``guard``; left out unless so."""
     segment: str | None = None
     """The segment of the query: ``slots``, ``feedbacks``, the mean, ``probabilities``, ``effective_arms`` and
     ``last_act_at`` are those of this segment."""

@@ -32,7 +32,7 @@ def _whole(value: Any) -> int:
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("session_id", "label", "segment", "event_id", "goal", "token"), str),
+    **dict.fromkeys(("session_id", "label", "segment", "group", "event_id", "goal", "token"), str),
     "arm": _whole,
     "slot": _whole,
     "loss": float,

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from .. import errors
 from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
 from ..engine.arm_run import ArmRun, Names
+from ..engine.control import Group
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
 from ..models.events import Idempotency
@@ -40,6 +41,8 @@ class Acted(NamedTuple):
     actions: ArmActions
     names: Names = None
     segment: str | None = None
+    group: Group | None = None
+    """Of its slots; None in sessions that never had groups."""
 
 
 class Ended(NamedTuple):
@@ -59,6 +62,8 @@ class Ended(NamedTuple):
     segment: str | None = None
     before: float | None = None
     """Of an update: the loss in whose place the other one was learned, as it would be posted."""
+    group: Group | None = None
+    """None in sessions that never had groups."""
 
 
 class Settled(NamedTuple):
@@ -68,6 +73,7 @@ class Settled(NamedTuple):
     losses: Sequence[float]
     """As they were posted."""
     event_ids: Sequence[str | None]
+    group: Group | None = None
 
 
 class ArmsChanged(NamedTuple):
@@ -181,17 +187,19 @@ def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict
         actions, labels = each.actions, each.names
         for slot, (arm, p) in enumerate(zip(actions.arms, actions.probabilities, strict=True), actions.slot):
             entry = {"kind": "act", "slot": slot, "arm": arm, "probability": p, "eligible": actions.eligible}
-            yield entry | _given({"label": None if labels is None else labels[arm], "segment": each.segment})
+            label = None if labels is None else labels[arm]
+            yield entry | _given({"label": label, "segment": each.segment, "group": each.group})
     elif isinstance(each, Settled):
         for arm, loss, event_id in zip(each.arms, each.losses, each.event_ids, strict=True):
             entry = {"kind": "event", "arm": arm, word: loss, "outcome": "applied"}
-            yield entry | _given({"event_id": event_id})
+            yield entry | _given({"event_id": event_id, "group": each.group})
     else:
         posted = default if each.defaulted else each.loss
         entry = {"kind": "event", "arm": each.arm, word: posted, "outcome": each.outcome}
         if each.outcome == "expired":
             entry["count"] = each.decisions
-        yield entry | _given({"event_id": each.event_id, "slot": each.slot, "segment": each.segment})
+        known = {"event_id": each.event_id, "slot": each.slot, "segment": each.segment, "group": each.group}
+        yield entry | _given(known)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -409,14 +417,16 @@ async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
     """
     until, background_yield = time.perf_counter() + seconds, BackgroundYield()
     while run.due:
-        expired = Counter[int]()
-        for arm, count in expire_oldest(run):
-            expired[arm] += count
+        expired = Counter[tuple[int, Group]]()
+        for arm, count, group in expire_oldest(run):
+            expired[arm, group] += count
             await background_yield()
         if isinstance(run, ArmRun) and run.act_times is not None:
-            run.act_times.expire(run.ledger.time, expired)
+            run.act_times.expire(run.ledger.time, [arm for arm, _ in expired])
             defaulted = run.params.expiry is not None and run.params.expiry.loss is not None
-            journal += [Ended(arm, "expired", decisions=n, defaulted=defaulted) for arm, n in expired.items()]
+            for (arm, group), n in expired.items():
+                named = None if run.control is None else group
+                journal.append(Ended(arm, "expired", decisions=n, defaulted=defaulted, group=named))
         if time.perf_counter() >= until:
             return not run.due
     return True
@@ -482,4 +492,9 @@ async def apply_batch(
             draft.results.append(errors.InternalError())
         if len(batch) > 1:
             await draft.fair_yield()
+    guard, run = draft.stored.specification.guard, draft.run
+    if guard is not None and guard.tolerance is not None and draft.changed and isinstance(run, ArmRun):
+        control = run.control
+        if control is not None and not control.ledger.halted_at and control.is_worth_halting(run, guard.tolerance):
+            control.ledger.halted_at = run.ledger.time
     return draft

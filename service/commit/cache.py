@@ -182,6 +182,7 @@ class CachedSession(NamedTuple):
         except (CodecError, ValueError) as error:
             raise StateCorruptError from error
         has_unread = codec.is_unread(run.state) or (isinstance(run, ArmRun) and run.arms.removed is None)
+        has_unread |= run.control is not None
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or has_unread
         version, spec, state, created_at, _ = snapshot
         return cls(
@@ -198,13 +199,13 @@ class CachedSession(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots, times, rows, removed = records_codec.decode(records, self.run)
+            slots, times, rows, removed, control = records_codec.decode(records, self.run)
             run, name = self.run, codec.rows_field(self.run.state.__class__)
             state = run.state if name is None else run.state._replace(**{name: rows})
             state = codec.replayed(state, rows or ()) if self.is_unread else state
         except (CodecError, ValueError, IndexError, OverflowError) as error:
             raise StateCorruptError from error
-        run = replace(run, state=state, act_times=times, stored_rows=rows or ())
+        run = replace(run, state=state, act_times=times, stored_rows=rows or (), control=control)
         if isinstance(run, SlotRun) and slots is not None:
             run = replace(run, open_slots=slots)
         if isinstance(run, ArmRun) and run.arms.removed is None:
@@ -221,6 +222,7 @@ class CachedSession(NamedTuple):
         """The same version in less memory; None if it can't be decoded of its bytes alone, or these are many."""
         run = self.run
         is_plain = type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
+        is_plain = is_plain and run.control is None
         has_removed = isinstance(run, ArmRun) and run.arms.size > len(run.arms.live)
         if not is_plain or has_removed or not self.spec or not self.state or codec.is_unread(run.state):
             return None

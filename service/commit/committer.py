@@ -19,8 +19,8 @@ from contextvars import Context, copy_context
 
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large, wait_in_queue
 from ..engine.arm_run import ArmRun
-from ..engine.ledger import ActTimes
-from ..engine.run import SlotRun
+from ..engine.ledger import Ledger
+from ..engine.run import Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..models.specification import is_id
@@ -106,7 +106,8 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
     records, segments = dict[bytes, bytes | None](draft.records), dict[bytes, tuple[int, bytes] | None]()
-    if run.act_times is not None or run.stored_rows or isinstance(run, SlotRun) or rows_of(run):
+    has_records = run.act_times is not None or run.stored_rows or run.control is not None
+    if has_records or isinstance(run, SlotRun) or rows_of(run):
         records |= codec.encode(run)
     if isinstance(run, SegmentRun):
         for name in run.segments.changes:
@@ -138,6 +139,8 @@ LONGEST_PAUSE = 0.02
 """Seconds; drawn, so that services on several machines do not meet again."""
 MAX_REMINDED = 10_000
 """Sessions whose reminder this worker remembers."""
+
+HALTED = "its learner is worse than the control group by more than its guard tolerates"
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +213,8 @@ class Committer:
             if base.stored.specification.tokens and base.tokens is None:
                 base = base._replace(tokens=await self._tokens.of(session_id, base.created_at))
             draft = await apply_batch(base, batch, known, self._store.now())
-            if (times := draft.run.act_times) is not None:
-                await self._remind(session_id, times, draft.run.ledger.slot)
+            if draft.run.act_times is not None:
+                await self._remind(session_id, draft.run)
             versions, is_surplus = self._versions, session_id in self._watch.mostly_surplus
             made = (versions.writer, versions.new(), is_surplus, self._schemas.written)
             commit = await commit_of(draft, session_id, base, *made)
@@ -245,6 +248,12 @@ class Committer:
         """Count what was committed, and keep the session; None if others have committed since."""
         self._watch.count(commit.session_id, draft.outcomes, draft.results)
         self._metrics.count(draft.outcomes, base.run.ledger, draft.run.ledger, draft.delays)
+        if (control := draft.run.control) is not None:
+            before = Ledger() if base.run.control is None else base.run.control.ledger
+            self._metrics.count({}, before, control.ledger)
+            if control.ledger.halted_at > before.halted_at:
+                self._metrics.sessions_halted()
+                log.warning("session %s is halted: %s", commit.session_id, HALTED)
         if commit.written is not None and commit.written.entries:
             self._cache.on_logged(commit.session_id)
         if outcome.snapshot is not None:
@@ -255,9 +264,9 @@ class Committer:
             self._cache.put(commit.session_id, base)
         return base
 
-    async def _remind(self, session_id: str, times: ActTimes, now: int) -> None:
+    async def _remind(self, session_id: str, run: Run) -> None:
         """Note when the session has decisions due, before acts of a new bucket of time are committed."""
-        newest, due_at = times.newest(), times.due_at()
+        newest, due_at, now = run.newest, run.due_at, run.slot
         noted, slot = self._reminded.get(session_id, (None, 0))
         # A lower slot than noted is that of another session, made under this id after the noted one was deleted.
         if newest is None or due_at is None or (noted == newest and slot <= now):

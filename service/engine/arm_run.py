@@ -15,6 +15,7 @@ import numpy as np
 
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, Rows, Slot, draw_all
 from ..learners.maths import LARGEST_DELAYS
+from .control import STRETCH, Control, is_in_control, together
 from .ledger import ActTimes, ArmAction, ArmActions, ArmFeedback, ArmLedger, Draws, Ledger, Params
 
 SurplusChecker = Callable[[Any], bool]
@@ -191,6 +192,8 @@ class BaseRun:
     """When outstanding decisions were taken, in sessions with expiry."""
     stored_rows: Rows
     """The rows of the state as the store holds them; rows that differ are to be written."""
+    control: Control | None
+    """The control group, in sessions that have or had one. The rest of the run is the learner's group."""
 
     def copy(self) -> Self:
         """Copy the run, so that the copy may be stepped alone."""
@@ -198,6 +201,8 @@ class BaseRun:
         copied.ledger = ledger = ledger_kind(*_values_of(ledger_kind)(self.ledger))
         if isinstance(ledger, ArmLedger):
             ledger.by_arm = ledger.by_arm.copy()
+            if self.control is not None:
+                copied.control = self.control.copy()
         if self.act_times is not None:
             copied.act_times = self.act_times.copy()
         return copied
@@ -222,7 +227,7 @@ class BaseRun:
         """
         copied = self._again()
         copied.ledger, copied.state, copied.stored_rows = ledger, state, ()
-        copied.act_times = ActTimes.of_session(self.params.expiry)
+        copied.act_times, copied.control = ActTimes.of_session(self.params.expiry), None
         return copied
 
     def on_written(self, rows: Rows) -> None:
@@ -230,6 +235,8 @@ class BaseRun:
         self.stored_rows = rows
         if self.act_times is not None:
             self.act_times = self.act_times.written()
+        if self.control is not None:
+            self.control.on_written()
 
     def advance(self, time: float) -> None:
         """Set the time, in Unix seconds, unless it would go back.
@@ -240,10 +247,38 @@ class BaseRun:
             self.ledger.time = time
 
     @property
+    def slot(self) -> int:
+        """The session's latest slot, of any group."""
+        return self.ledger.slot if self.control is None else self.ledger.slot + self.control.ledger.slot
+
+    @property
+    def counts(self) -> Ledger:
+        """The counts of the session, of all groups."""
+        return self.ledger if self.control is None else together(self.ledger, self.control.ledger)
+
+    @property
+    def due_at(self) -> float | None:
+        """Unix time at which all decisions of the oldest bucket are due; None if there will be none."""
+        due_at = None if self.act_times is None else self.act_times.due_at()
+        if self.control is not None and self.control.act_times is not None:
+            of_control = self.control.act_times.due_at()
+            due_at = of_control if due_at is None else min(due_at, of_control or due_at)
+        return due_at
+
+    @property
+    def newest(self) -> int | None:
+        """The number of the latest bucket of acts; None if there is none."""
+        kept = (self.act_times, None if self.control is None else self.control.act_times)
+        return max((each.newest() or 0 for each in kept if each is not None and each.acts), default=None)
+
+    @property
     def due(self) -> bool:
         """Whether the time of some outstanding decisions is over."""
-        due_at = None if self.act_times is None else self.act_times.due_at()
-        return due_at is not None and due_at <= self.ledger.time
+        return (due_at := self.due_at) is not None and due_at <= self.ledger.time
+
+    def apply(self, event: Any, before: float | None = None, since: int = 0) -> None:  # noqa: ARG002 - see ArmRun
+        """Settle or void the decision of an event that is not surplus."""
+        (self.void if event.is_void else self.settle)(event)
 
     @abstractmethod
     def settle(self, event: Any) -> None:
@@ -280,14 +315,18 @@ class BaseRun:
         """Return the Unix time of the act that an event will settle."""
 
     def _open_slot(self, draws: Draws | None, eligible: IntArray | None = None) -> Slot:
-        """Close the open slot and open the next; without ``draws`` its u is 0."""
+        """Close the open slot and open the next; without ``draws`` its u is 0.
+
+        The learner counts the slots of its group; u and v are those of the session's slot.
+        """
         ledger, expiry, outstanding = self.ledger, self.params.expiry, self.ledger.outstanding
         ledger.total_delay = min(ledger.total_delay + outstanding, LARGEST_DELAYS)
         ledger.slot = t = ledger.slot + 1
         ledger.outstanding += 1
         ledger.last_act_at = ledger.time
-        v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
-        u = 0.0 if draws is None else draws.uniform(t)
+        at = t if self.control is None else t + self.control.ledger.slot
+        v = self.second_draws.uniform(at) if self.second_draws is not None else 0.0
+        u = 0.0 if draws is None else draws.uniform(at)
         return Slot(t, outstanding, u, v, eligible, self.params.floor, expiry is not None and expiry.provisional)
 
 
@@ -326,7 +365,7 @@ class ArmRun(BaseRun):
             self.act_times.act(self.ledger.time, (position,), self.ledger.by_arm.size)
         weights, total = learner.weights(self.state)
         size = len(self.arms.live) if eligible is None else eligible.size
-        return ArmAction(slot.t, arm, weights.item(position) / total, size)
+        return ArmAction(self.slot, arm, weights.item(position) / total, size)
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
         """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.
@@ -335,6 +374,7 @@ class ArmRun(BaseRun):
         """
         eligible = self._eligible(eligible)
         slot = self._open_slot(self.draws, eligible)
+        first = self.slot
         self.state, opened = self.learner.open_all(self.state, slot, count)
         weights, total = self.learner.weights(self.state)
         if opened == 1:
@@ -345,14 +385,29 @@ class ArmRun(BaseRun):
             ledger.total_delay = min(ledger.total_delay + delays, LARGEST_DELAYS)
             ledger.slot += more
             ledger.outstanding += more
-            positions = draw_all(weights, self.draws.uniforms(slot.t, opened) * total).tolist()
+            positions = draw_all(weights, self.draws.uniforms(first, opened) * total).tolist()
         live = self.arms.live
         arms = positions if isinstance(live, range) else [live[position] for position in positions]
         np.add.at(self.ledger.by_arm, positions, 1)
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, positions, self.ledger.by_arm.size)
         size = len(live) if eligible is None else eligible.size
-        return ArmActions(slot.t, arms, (weights[positions] / total).tolist(), size)
+        return ArmActions(first, arms, (weights[positions] / total).tolist(), size)
+
+    def is_control(self, slot: int, visitor: str | None = None) -> bool:
+        """Return whether an act is one of the control group, in a session where some are."""
+        control, params = self.control, self.params.control
+        if control is None or params is None:
+            return False
+        name = b"s%d" % slot if visitor is None else b"v" + visitor.encode()
+        return control.ledger.halted_at > 0 or is_in_control(params, self.params.seed, name)
+
+    def stretch(self, most: int) -> tuple[bool, int]:
+        """Return whether the next slot is of the control group, and how many slots like it come, at ``most``."""
+        is_control, count, most = self.is_control(first := self.slot + 1), 1, min(most, STRETCH)
+        while count < most and self.is_control(first + count) == is_control:
+            count += 1
+        return is_control, count
 
     def can_draw(self, eligible: IntArray | None = None) -> bool:
         """Return whether an act with these eligible arms can draw one; see ``act``."""
@@ -365,6 +420,32 @@ class ArmRun(BaseRun):
         """Return the positions of the arms that may be drawn, None where these are all arms."""
         eligible = self.arms.unpaused if eligible is None else eligible
         return None if eligible is None or eligible.size == len(self.arms.live) else eligible
+
+    def apply(self, event: ArmFeedback, before: float | None = None, since: int = 0) -> None:
+        """Settle or void the decision of an event that is not surplus, or update what was learned of an event.
+
+        Parameters
+        ----------
+        event : of a live arm
+        before : the loss that was learned; None unless the event updates it
+        since : ``Learned.since`` of what is updated
+        """
+        control = self.control
+        if control is not None and control.restart is not None:
+            control.restart.apply(self, event, before, since)
+            control.is_written = False
+        if event.is_control and control is not None:
+            control.apply(self, event, before)
+        elif before is not None:
+            self.update(event, before)
+        else:
+            (self.void if event.is_void else self.settle)(event)
+
+    @property
+    def outstanding_by_arm(self) -> IntArray:
+        """Outstanding decisions of each live arm, of all groups, shape (live arms,)."""
+        own = self.ledger.by_arm
+        return own if self.control is None else own + self.control.ledger.by_arm
 
     def settle(self, event: ArmFeedback) -> None:
         self.settle_all((event.arm,), (event.loss,))
@@ -424,11 +505,15 @@ class ArmRun(BaseRun):
 
     def surplus_checker(self) -> SurplusChecker:
         left, outstanding, positions = dict[int, int](), self.ledger.by_arm, self.arms.positions
+        if self.control is not None:
+            outstanding = np.append(outstanding, self.control.ledger.by_arm)
 
         def has_decision(event: ArmFeedback) -> bool:
-            position = positions[event.arm]
-            left[position] = left.get(position, int(outstanding[position])) - 1
-            return left[position] >= 0
+            place = positions[event.arm]
+            if event.is_control:
+                place += self.ledger.by_arm.size
+            left[place] = left.get(place, int(outstanding[place])) - 1
+            return left[place] >= 0
 
         return has_decision
 
@@ -441,8 +526,10 @@ class ArmRun(BaseRun):
         return not self.arms.is_live(event.arm)
 
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
-        position = self.arms.positions[event.arm]
-        return times.acted_at(position, int(self.ledger.by_arm[position]))
+        position, ledger = self.arms.positions[event.arm], self.ledger
+        if event.is_control and self.control is not None:
+            ledger, times = self.control.ledger, self.control.act_times or times
+        return times.acted_at(position, int(ledger.by_arm[position]))
 
     def change_arms(self, change: Change, after: Arms | None = None, *, adds_first: bool = False) -> None:
         """Remove arms, their outstanding decisions settled as removed, and then add others.
@@ -466,14 +553,19 @@ class ArmRun(BaseRun):
     def _add(self, count: int) -> None:
         if count:
             self.ledger.add_arms(count)
+            if self.control is not None:
+                self.control.add(count)
             self.state = self.learner.add_arms(self.state, count)
 
     def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:  # noqa: ARG002 - slots have indexes
+        expiry = self.params.expiry
+        default = None if expiry is None else expiry.loss
+        if self.control is not None:
+            self.control.remove(positions, default)
         count = self.ledger.remove(positions)
         self.state = self.learner.give_up(self.state, count)
-        expiry = self.params.expiry
-        if count and expiry is not None and expiry.loss is not None:  # No click of theirs will count any more.
-            self.ledger.learn(expiry.loss, count)
+        if count and default is not None:  # No click of theirs will count any more.
+            self.ledger.learn(default, count)
         if self.act_times is not None:
             self.act_times.remove(positions)
 

@@ -74,6 +74,8 @@ class Ledger:
     """Those of them that were surplus though a decision of their arm had expired lately."""
     late_events: bool = False
     """Whether these were more than ``LATE_SHARE`` of the events that were judged together last."""
+    halted_at: float = 0.0
+    """Of a control group: Unix seconds since which all acts are its own; 0 unless so."""
 
     def judge(self, events: int, late: int) -> None:
         """Count events, and how many of them came too late."""
@@ -247,6 +249,14 @@ class Expiry(NamedTuple):
     """Whether it is learned at the act already, and corrected by an event."""
 
 
+class ControlParams(NamedTuple):
+    """Which acts are of the control group, and what it draws from."""
+
+    share: float
+    probabilities: Sequence[float] | Mapping[str, float] | None = None
+    """As they were posted: by label, or in the order of the arms; None: all alike."""
+
+
 class Params(NamedTuple):
     """What a session is created with and never changes."""
 
@@ -266,6 +276,8 @@ class Params(NamedTuple):
     """Seconds within which an applied event may come again with a better loss; 0: it counts as it was applied."""
     goals: Mapping[str, float] = {}
     """What events may name in place of a loss, and the loss or reward of each as it would be posted."""
+    control: ControlParams | None = None
+    """None unless some acts are of a control group."""
 
 
 # -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.
@@ -358,11 +370,14 @@ class ActTimes:
         oldest = next(iter(self.acts), None)
         return None if oldest is None else (oldest + 1 + PER_WINDOW) * self.width
 
-    def drop_oldest(self) -> None:
-        """Forget the oldest bucket."""
-        oldest = next(iter(self.acts))
-        del self.acts[oldest]
-        self.changed.add(oldest)
+    def oldest(self) -> int:
+        """Return the number of the oldest bucket; there must be one."""
+        return next(iter(self.acts))
+
+    def drop(self, bucket: int) -> None:
+        """Forget a bucket, if it is there."""
+        if self.acts.pop(bucket, None) is not None:
+            self.changed.add(bucket)
 
     def remove(self, arms: IntArray) -> None:
         """Forget which of the acts were of these arms, by position, which are no longer there; records stay."""
@@ -370,6 +385,12 @@ class ActTimes:
             gone = arms[arms + 1 < acts.size] + 1
             self.acts[bucket] = left = np.delete(acts, gone)
             left[0] += acts[gone].sum()
+
+    def with_acts_of(self, other: ActTimes) -> ActTimes:
+        """Return how many acts there were in each bucket of both, of whichever arms."""
+        sums = [{bucket: acts.sum(keepdims=True) for bucket, acts in each.acts.items()} for each in (self, other)]
+        numbers = sorted(sums[0].keys() | sums[1].keys())
+        return ActTimes(self.width, {number: sums[0].get(number, 0) + sums[1].get(number, 0) for number in numbers})
 
     def total(self) -> int:
         """Return the number of acts in all buckets."""
@@ -397,6 +418,8 @@ class ArmFeedback(NamedTuple):
     """Place of the goal that it names among ``Params.goals``."""
     is_late: bool = False
     """Whether the window of its decision, which is known, has ended."""
+    is_control: bool = False
+    """Whether its decision is one of the control group."""
 
 
 class PointFeedback(NamedTuple):
@@ -429,6 +452,7 @@ class ArmActions(NamedTuple):
     """Number of arms that could be drawn in each of the slots."""
     dropped: Sequence[int] = ()
     """Arms of the open slots that were dropped, one before each of these slots; none where there was room."""
+    group: Literal["learner", "control"] = "learner"
 
     def one_by_one(self) -> Iterator[ArmActions]:
         """Return the slots one after the other, each with the one that was dropped before it."""

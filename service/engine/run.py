@@ -17,6 +17,7 @@ from ..learners import base
 from ..learners.maths import LARGEST_DELAYS, LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
 from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
+from .control import GROUPS, Control, Group, probabilities_of
 from .ledger import (
     ActTimes,
     ArmAction,
@@ -24,6 +25,7 @@ from .ledger import (
     ArmFeedback,
     ArmLedger,
     Draws,
+    Expiry,
     Ledger,
     Params,
     PointAction,
@@ -163,10 +165,17 @@ class SlotRun(ArmRun):
 
     def _drop_oldest(self) -> int:
         """Give up the oldest open slot, and return its arm."""
-        dropped = self.open_slots.close(self.open_slots.oldest())
+        dropped = self.open_slots.close(slot := self.open_slots.oldest())
         self.state = self.learner.forget(self.state, dropped.record)
-        self.ledger.expire_of(self.arms.positions[dropped.arm])
+        self._give_up(slot, self.arms.positions[dropped.arm], None)
         return dropped.arm
+
+    def _give_up(self, slot: int, position: int, loss: float | None) -> None:
+        """Count the decision of a slot as expired."""
+        self.ledger.expire_of(position)
+        if (control := self.control) is not None and control.restart is not None and slot <= control.restart.slot:
+            control.restart.end(0, position, 1, loss)
+            control.is_written = False
 
     def settle(self, event: ArmFeedback) -> None:
         position, record = self.arms.positions[event.arm], self.open_slots.close(event.slot).record
@@ -190,8 +199,11 @@ class SlotRun(ArmRun):
 
     def surplus_checker(self) -> SurplusChecker:
         used, open_slots = set[int | None](), self.open_slots
+        control_has_decision = ArmRun.surplus_checker(self)
 
         def has_decision(event: ArmFeedback) -> bool:
+            if event.is_control:
+                return control_has_decision(event)
             if event.slot in used or event.slot not in open_slots:
                 return False
             used.add(event.slot)
@@ -200,9 +212,11 @@ class SlotRun(ArmRun):
         return has_decision
 
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
-        if event.slot is None:
+        if event.slot is None or event.is_control:
             return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
-        return times.acted_at(None, self.ledger.slot - event.slot + 1)
+        if self.control is not None and self.control.act_times is not None:
+            times = times.with_acts_of(self.control.act_times)
+        return times.acted_at(None, self.slot - event.slot + 1)
 
     def _settle_removed(self, removed: Sequence[int], positions: base.IntArray) -> None:
         for slot in self.open_slots.of(set(removed)):
@@ -226,51 +240,73 @@ def start_run(params: Params) -> Run:
     second = Draws(params.seed, stream=1) if learner.second_stream else None
     draws, state, times = Draws(params.seed), learner.start(), ActTimes.of_session(params.expiry)
     if isinstance(learner, base.PointLearner):
-        return PointRun(params, learner, draws, second, Ledger(), state, times, ())
+        return PointRun(params, learner, draws, second, Ledger(), state, times, (), None)
     if not isinstance(learner, base.ArmLearner):
         raise TypeError(f"{learner!r} is neither over arms nor over points")
     if params.initial:
         state = learner.warmed(state, params.initial)
     ledger = ArmLedger.of(learner.n_arms, sum(arm.acts for arm in params.initial))
     arms = Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
-    ledger.goals = (0,) * len(params.goals)
+    ledger.goals, control = (0,) * len(params.goals), None
+    if params.control is not None:
+        empty = ActTimes.of_session(params.expiry)
+        control = Control.of(params.control, learner.n_arms, arms.shown_names, empty)
+    parts: Any = (params, learner, draws, second, ledger, state, times, (), control, arms)
     if isinstance(learner, base.SlotLearner):
-        return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())
+        return SlotRun(*[*parts, OpenSlots()])
     if params.max_segments:
         if not isinstance(learner, base.PooledLearner):
             raise TypeError(f"{learner!r} takes no segments")
-        beside = (Segments(learner), start_shared(), KeptSegments(is_whole=True))
-        return SegmentRun(params, learner, draws, second, ledger, state, times, (), arms, *beside)
+        beside: Any = (Segments(learner), start_shared(), KeptSegments(is_whole=True))
+        return SegmentRun(*[*parts, *beside])
     if params.expiry is None or not params.expiry.provisional:
-        return ArmRun(params, learner, draws, second, ledger, state, times, (), arms)
+        return ArmRun(*parts)
     if not isinstance(learner, base.ProvisionalLearner):
         raise TypeError(f"{learner!r} takes no provisional default")
-    return ProvisionalRun(params, learner, draws, second, ledger, state, times, (), arms)
+    return ProvisionalRun(*parts)
 
 
-def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
+def expire_oldest(run: Run) -> Iterator[tuple[int, int, Group]]:
     """Expire what is outstanding of the oldest times of acts; each step expires one arm, or one open slot.
 
     A session without expiry has nothing to expire. All steps must be taken.
 
     Yields
     ------
-    The arm's index, 0 over points, and how many of its decisions expired.
+    The arm's index, 0 over points, how many of its decisions expired, and of which group they are.
     """
-    times, expiry = run.act_times, run.params.expiry
+    times, expiry, control = run.act_times, run.params.expiry, run.control
     if times is None or expiry is None:
         return
-    times.drop_oldest()
+    of_control = None if control is None else control.act_times
+    kept = [each for each in (times, of_control) if each is not None and each.acts]
+    oldest = min(each.oldest() for each in kept)
+    for each in kept:
+        each.drop(oldest)
     if isinstance(run, SlotRun):
-        yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
+        later = times.total() + (0 if of_control is None else of_control.total())
+        for arm, count in _expire_slots(run, run.slot - later, expiry.loss):
+            yield arm, count, "learner"
     elif isinstance(run, ArmRun):
-        counts = times.before(run.ledger.by_arm)
-        for position in np.flatnonzero(counts).tolist():
-            run.expire(position, count := int(counts[position]), expiry.loss)
-            yield run.arms.live[position], count
+        yield from _expire_arms(run, 0, times.before(run.ledger.by_arm), expiry.loss)
+    if isinstance(run, ArmRun):
+        if control is not None and of_control is not None:
+            yield from _expire_arms(run, 1, of_control.before(control.ledger.by_arm), expiry.loss)
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
         run.ledger.expire(count)
-        yield 0, count
+        yield 0, count, "learner"
+
+
+def _expire_arms(run: ArmRun, group: int, counts: Any, loss: float | None) -> Iterator[tuple[int, int, Group]]:
+    """Expire as many decisions of each arm, by position, of one of ``GROUPS``."""
+    control = run.control
+    for position in np.flatnonzero(counts).tolist():
+        count = int(counts[position])
+        (control if group and control is not None else run).expire(position, count, loss)
+        if control is not None and control.restart is not None:
+            control.restart.end(group, position, count, loss)
+            control.is_written = False
+        yield run.arms.live[position], count, GROUPS[group]
 
 
 def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:
@@ -278,7 +314,7 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple
     learner = run.learner
     for arm, slot in run.open_slots.up_to(last):
         position, record = run.arms.positions[arm], run.open_slots.close(slot).record
-        run.ledger.expire_of(position)
+        run._give_up(slot, position, loss)  # noqa: SLF001 - a part of it
         if loss is None:
             run.state = learner.forget(run.state, record)
         else:
@@ -298,23 +334,31 @@ def with_params(run: Run, params: Params) -> Run:
     run : the session's; it stays as it is, and shares its state with the one returned
     params : differ in nothing else; without expiry decisions expire no more
     """
-    times = ActTimes.of_session(params.expiry)
-    times = None if times is None else _times(run, times)
+    outstanding = run.ledger.by_arm if isinstance(run, ArmRun) else np.array([run.ledger.outstanding])
+    times, control = _times(run.act_times, params.expiry, outstanding, run.ledger.time), run.control
     counts = dict(zip(run.params.goals, run.ledger.goals, strict=True))
     ledger: Any = replace(run.ledger, goals=tuple(counts.get(name, 0) for name in params.goals))
     ledger = ledger if times is run.act_times else replace(ledger, judged=0, late=0, late_events=False)
-    return replace(run, params=params, ledger=ledger, act_times=times)
+    if isinstance(run, ArmRun) and (control is not None or params.control is not None):
+        names, n_arms = run.arms.shown_names, len(run.arms.live)
+        if control is None:
+            control = Control.of(None, n_arms, names, ActTimes.of_session(params.expiry))
+        of_control = _times(control.act_times, params.expiry, control.ledger.by_arm, run.ledger.time)
+        control = replace(control, act_times=of_control)
+        if params.control is not None and params.control != run.params.control:
+            control.p, control.is_written = probabilities_of(params.control, n_arms, names), False
+    return replace(run, params=params, ledger=ledger, act_times=times, control=control)
 
 
-def _times(run: Run, times: ActTimes) -> ActTimes:
-    """Return the acts of a run in buckets as wide as those of ``times``, which is empty."""
-    width, before = times.width, run.act_times
-    if before is not None and before.width == width:
-        return before
-    present = int(run.ledger.time // width)
+def _times(before: ActTimes | None, expiry: Expiry | None, outstanding: Any, time: float) -> ActTimes | None:
+    """Return the acts of ``before`` in buckets of another window, ``outstanding`` by arm without any before."""
+    times = ActTimes.of_session(expiry)
+    if times is None or (before is not None and before.width == times.width):
+        return None if times is None else before
+    width = times.width
+    present = int(time // width)
     if before is None:
-        outstanding = run.ledger.by_arm if isinstance(run, ArmRun) else np.array([run.ledger.outstanding])
-        if run.ledger.outstanding:
+        if outstanding.any():
             times.acts[present] = np.append(0, outstanding)
     else:
         for bucket, acts in before.acts.items():

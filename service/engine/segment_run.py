@@ -293,7 +293,7 @@ class SegmentRun(ArmRun):
             moment = self.layer.settle(moment, position, self.default, ends=0)
         self._keep(segment, kept.acted(slot.t, self.ledger.time), moment)
         n_eligible = len(self.arms.live) if eligible is None else eligible.size
-        return ArmAction(slot.t, arm, float(p[position]), n_eligible)
+        return ArmAction(self.slot, arm, float(p[position]), n_eligible)
 
     def settle(self, event: ArmFeedback) -> None:
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default

@@ -37,7 +37,7 @@ class Sums(NamedTuple):
         return mean, (self.squares + 2) / (self.acts + 4) - mean * mean
 
 
-def group_sums(ledger: Ledger, losses: LossRange, expiry: Expiry | None) -> Sums:
+def group_sums(ledger: Ledger, losses: LossRange, expiry: Expiry | None, past: Ledger | None = None) -> Sums:
     """Return the sums of a group: an act that is not void counts as the default until an event replaces it.
 
     Without a default only settled decisions count.
@@ -46,7 +46,12 @@ def group_sums(ledger: Ledger, losses: LossRange, expiry: Expiry | None) -> Sums
     ----------
     ledger : counts of the group
     losses, expiry : of its session
+    past : counts of those of its decisions that are left out
     """
+    if past is not None:
+        pairs = zip(group_sums(ledger, losses, expiry), group_sums(past, losses, expiry), strict=True)
+        acts, total, squares = (max(now - before, 0) for now, before in pairs)
+        return Sums(int(acts), total, squares)
     count, raw = ledger.losses, not losses.normalize
     loss = losses.share(ledger.mean_loss) if raw else ledger.mean_loss
     width = abs(losses.worst - losses.best) if raw else 1.0

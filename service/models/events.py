@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, ValidatorFuncti
 from pydantic.functional_validators import AfterValidator, BeforeValidator, WrapValidator, model_validator
 
 from ..cooperative import FairYield
+from ..engine.control import GROUPS, Group
 from ..errors import MAX_INDEXES, FieldError, FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, shown_as_is, whole
@@ -24,10 +25,13 @@ MAX_SEGMENT_BYTES = 128
 MAX_SEGMENTS = 100_000
 
 
-def _bytes_fit(name: str) -> str:
-    if len(name.encode()) > MAX_SEGMENT_BYTES:
-        raise ValueError(f"a segment has at most {MAX_SEGMENT_BYTES} bytes")
-    return name
+def _bytes_fit(what: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if len(name.encode()) > MAX_SEGMENT_BYTES:
+            raise ValueError(f"a {what} has at most {MAX_SEGMENT_BYTES} bytes")
+        return name
+
+    return AfterValidator(check)
 
 
 Segment = Annotated[
@@ -38,8 +42,21 @@ Segment = Annotated[
         description="The segment, in a session with ``segments``: 1 to 128 bytes. The events of a decision name "
         "the segment of its act.",
     ),
-    AfterValidator(_bytes_fit),
+    _bytes_fit("segment"),
     shown_as_is("segment"),
+]
+
+
+Visitor = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_SEGMENT_BYTES,
+        description="Who asks: 1 to 128 bytes. In a session with ``control`` the same visitor always gets the same "
+        "group; nothing is stored of it.",
+    ),
+    _bytes_fit("visitor"),
+    shown_as_is("visitor"),
 ]
 
 
@@ -184,9 +201,11 @@ class OneArmEvent(_Event):
     """Slot of the decision; required by learners that need it."""
 
     segment: Segment | None = None
+    group: Group | None = None
+    """Of the decision, as the action said, in a session that has or had ``control``; null: the learner's."""
     token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = None
-    """The token of the decision, instead of ``arm``, ``segment``, ``slot`` and ``event_id``: a decision counts
-    once."""
+    """The token of the decision, instead of ``arm``, ``segment``, ``slot``, ``group`` and ``event_id``: a decision
+    counts once."""
 
     word: ClassVar[Literal["loss", "reward", "goal", "void"]]
     """The name of the field with the number, or of that in its place."""
@@ -202,6 +221,7 @@ class OneArmEvent(_Event):
         """Say what the token says, whoever made that, where the event says nothing itself."""
         if self.token is not None and (token := read(self.token)) is not None:
             said = {"arm": token.arm, "slot": token.slot, "segment": token.segment or None}
+            said["group"] = GROUPS[token.group] if 0 < token.group < len(GROUPS) else None
             vars(self).update({name: value for name, value in said.items() if getattr(self, name) is None})
             vars(self)["event_id"] = None
         return self

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ..engine.ledger import Expiry, LossRange, Params
+from ..engine.ledger import ControlParams, Expiry, LossRange, Params
 from ..errors import FieldValueError
 from ..learners import REGISTRY
 from ..learners.base import InitialArm, Posted, Spec
+from ..learners.fixed import Probabilities
 from ..learners.specs import MAX_COUNT, NOT_IN_LABELS, ArmsSpec, Finite, LabelText, NullIs, Whole, named
 from ..store.base import LAST_SECOND as LAST_SECOND
 from .events import MAX_GOAL, SegmentsSpec
@@ -73,6 +74,26 @@ class UpdatesSpec(Posted):
 
     within_seconds: Annotated[Whole, Field(ge=1, le=MAX_UPDATE_SECONDS)]
     """Counted from when the event was applied first. Ids of events are kept so long."""
+
+
+class ControlSpec(Posted):
+    """Some acts are of a control group, which the learner knows nothing of, to compare it with."""
+
+    share: Annotated[float, Field(gt=0, le=0.5)]
+    """The chance that an act is of the control group."""
+    probabilities: Probabilities | None = None
+    """From which its arms are drawn, of every arm, by label or in the order of the arms; they sum to 1. Null: all
+    alike."""
+
+
+class GuardSpec(Posted):
+    """When the session stops by itself."""
+
+    tolerance: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
+    """By how much the learner may be worse than the control group, in the unit that is posted: once it is worse by
+    more for sure, all acts are of the control group. Null: it goes on."""
+    silence: Annotated[bool, NullIs(True)] = True
+    """Whether nothing is learned of missing events while no event comes at all."""
 
 
 def _are_goals(goals: dict[str, float]) -> dict[str, float]:
@@ -137,6 +158,10 @@ class Specification(Posted):
     """What events may name in place of a loss or reward, for learners over arms."""
     tokens: Annotated[bool, NullIs(False)] = False
     """Whether each action has a ``token``, by which browsers report clicks themselves. For learners over arms."""
+    control: ControlSpec | None = None
+    """Draws some acts without the learner, and compares. For the same learners as ``eligible``."""
+    guard: GuardSpec | None = None
+    """When the session stops by itself, for learners over arms."""
 
     @model_validator(mode="after")
     def _fields_go_together(self) -> Specification:
@@ -197,6 +222,8 @@ class Specification(Posted):
             **({} if self.updates is None else {"updates": self.updates.model_dump()}),
             **({} if self.goals is None else {"goals": self.goals}),
             **({"tokens": True} if self.tokens else {}),
+            **({} if self.control is None else {"control": self.control.model_dump(exclude_none=True)}),
+            **({} if self.guard is None else {"guard": self.guard.model_dump(exclude_none=True)}),
         }
 
     def params(self, seed: int) -> Params:
@@ -210,7 +237,8 @@ class Specification(Posted):
         kept = remember_seconds(self, tokens=self.tokens)
         options = (self.losses, expiry, self.floor, initial_arms(self), most, kept)
         within = 0 if self.updates is None else self.updates.within_seconds
-        return Params(self.learner, seed, *options, within, self.goals or {})
+        control = None if self.control is None else ControlParams(self.control.share, self.control.probabilities)
+        return Params(self.learner, seed, *options, within, self.goals or {}, control)
 
 
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -309,8 +337,12 @@ def ranges_fit(session: Specification) -> None:
     is_of_points, has_rewards = not isinstance(session.learner, ArmsSpec), session.reward_range is not None
     best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
     of_arms, is_raw = "for learners over arms", not session.normalize_losses
+    _refuse("control", f"control is {of_arms}", wrong=is_of_points and session.control is not None)
     _refuse("decision_log", f"decision_log is {of_arms}", wrong=is_of_points and session.decision_log is not None)
     _refuse("tokens", f"tokens are {of_arms}", wrong=is_of_points and session.tokens)
+    _refuse("guard", f"guard is {of_arms}", wrong=is_of_points and session.guard is not None)
+    has_tolerance = session.guard is not None and session.guard.tolerance is not None
+    _refuse("guard.tolerance", "needs control", wrong=has_tolerance and session.control is None)
     _refuse(name, f"{name} needs two different numbers", wrong=best == worst)
     _refuse(name, f"{name} is too wide", wrong=not abs(worst - best) < float("inf"))
     _refuse(name, f"{name} is {of_arms}", wrong=is_of_points and has_rewards)

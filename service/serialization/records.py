@@ -20,6 +20,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
+from ..engine.control import Control
 from ..engine.ledger import EXPIRED, PER_WINDOW, ActTimes, ArmFeedback
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
@@ -29,6 +30,7 @@ from ..learners.base import IntArray, Rows
 from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import EXPERTS, Segment
 from ..store.base import LAST_SECOND, PackedPart, PackedRecords
+from . import control
 from . import state as codec
 from .binary import CHECKSUM_BYTES, LENGTH, CodecError, body_of, dtype_below, foreign, record_of
 
@@ -52,16 +54,21 @@ class Learned(NamedTuple):
     segment: bytes = b""
     """Eight bytes that stand for its name; none outside segments."""
     group: bytes = b""
+    """``control``, or empty for the learner's."""
+    since: int = 0
+    """The slot in which the verdict began anew that the event counts in; 0 for one that has been from the start."""
 
     @classmethod
-    def of(cls, event: ArmFeedback, at: float) -> Learned:
+    def of(cls, event: ArmFeedback, at: float, since: int = 0) -> Learned:
         """Return what an event teaches, if it is applied at a time in Unix seconds."""
         name = event.segment.encode()
-        return cls(event.arm, event.loss, at, blake2b(name, digest_size=_SEGMENT_BYTES).digest() if name else b"")
+        segment = blake2b(name, digest_size=_SEGMENT_BYTES).digest() if name else b""
+        return cls(event.arm, event.loss, at, segment, b"control" if event.is_control else b"", since)
 
     def encode(self, event_id: bytes) -> bytes:
-        """Return the value of an event id, by its digest."""
-        body = _LEARNED.pack(self.arm, self.loss, self.at, len(self.group)) + self.group + self.segment
+        """Return the value of an event id, by its digest; ``since`` stands behind the group's name and a hyphen."""
+        group = self.group + (b"-%d" % self.since if self.since else b"")
+        body = _LEARNED.pack(self.arm, self.loss, self.at, len(group)) + group + self.segment
         return record_of(event_id, body)
 
     @classmethod
@@ -82,7 +89,10 @@ class Learned(NamedTuple):
                 raise ValueError("numbers out of range")
             if len(segment) not in (0, _SEGMENT_BYTES):
                 raise ValueError("not a segment")
-            return cls(arm, loss, at, segment, group)
+            name, _, since = group.partition(b"-")
+            if name not in (b"", b"control") or (since and not since.isdigit()):
+                raise ValueError("not a group")
+            return cls(arm, loss, at, segment, name, int(since or 0))
 
     @classmethod
     def known(cls, event_id: bytes, value: bytes) -> Learned:
@@ -279,8 +289,9 @@ def _as(data: Any, dtype: np.dtype[Any]) -> Any:
 
 # -- All records of a session but its segments.
 
-BUCKET, ROW, REMOVED = b"b", b"r", b"a"
-"""First byte of the keys of buckets, of rows and of removed arms; those of open slots are digits."""
+BUCKET, ROW, REMOVED, CONTROL = b"b", b"r", b"a", control.CONTROL
+"""First byte of the keys of buckets, of rows, of removed arms and of the control group; those of open slots are
+digits."""
 _UNTIL = struct.Struct("<d")
 MAX_BUCKETS = PER_WINDOW + 4
 """Most buckets of time that a session or a segment has: those of its window, and those that are still to expire."""
@@ -293,6 +304,7 @@ class Records(NamedTuple):
     act_times: ActTimes | None
     rows: Rows | None
     removed: Mapping[str, Removed]
+    control: Control | None
 
 
 def encode(run: Run) -> dict[bytes, bytes | None]:
@@ -302,6 +314,10 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
         records |= encode_slots(run.open_slots)
     if run.act_times is not None:
         records |= _encode_act_times(run.act_times, run.arms.live if isinstance(run, ArmRun) else range(1))
+    if isinstance(run, ArmRun) and run.control is not None:
+        records |= {} if run.control.is_written else control.encode(run.control)
+        if run.control.act_times is not None:
+            records |= _encode_act_times(run.control.act_times, run.arms.live, control.BUCKETS)
     rows, stored = codec.rows_of(run), run.stored_rows
     for number in range(len(rows), len(stored)):
         records[ROW + b"%d" % number] = None
@@ -314,9 +330,9 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
 
 def dropped_act_times(run: Run) -> dict[bytes, None]:
     """Return the keys of all that the store may hold of a run's acts by bucket of time, to drop them."""
-    times = run.act_times
-    known = set() if times is None else times.acts.keys() | times.changed | {EXPIRED}
-    return {BUCKET + b"%d" % bucket: None for bucket in known}
+    kept = {BUCKET: run.act_times, control.BUCKETS: None if run.control is None else run.control.act_times}
+    known = {key: times.acts.keys() | times.changed | {EXPIRED} for key, times in kept.items() if times is not None}
+    return {key + b"%d" % bucket: None for key, buckets in known.items() for bucket in buckets}
 
 
 def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
@@ -332,7 +348,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     CodecError
         for anything ``encode`` did not write, arms the session never had, and rows of another length.
     """
-    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, REMOVED: {}}
+    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, REMOVED: {}, CONTROL: {}}
     live, size = (run.arms.live, run.arms.size) if isinstance(run, ArmRun) else (range(1), 1)
     packed = PackedRecords.of(records)
     slots = SlotReader(packed.count)
@@ -345,6 +361,12 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
                 slots.read(keys, values)
         times = ActTimes.of_session(run.params.expiry)
         times = None if times is None else _decode_act_times(by_kind[BUCKET], times, np.array(live), size)
+        of_control = None
+        if isinstance(run, ArmRun) and run.control is not None:
+            of_control = control.decode(by_kind[CONTROL], run.control, run.ledger)
+            own = {key: body for key, body in by_kind[CONTROL].items() if key.startswith(control.BUCKETS)}
+            if of_control.act_times is not None:
+                _decode_act_times(own, of_control.act_times, np.array(live), size, control.BUCKETS)
         open_slots = slots.open_slots() if isinstance(run, SlotRun) else None
         rows = _decode_rows(by_kind[ROW], run)
         removed = _decode_removed(by_kind[REMOVED])
@@ -357,7 +379,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
         )
         if not all(fits):
             raise CodecError("the records are not those of this session's arms")
-    return Records(open_slots, times, rows, removed)
+    return Records(open_slots, times, rows, removed, of_control)
 
 
 def encode_removed(before: Arms, after: Arms, change: Change) -> dict[bytes, bytes | None]:
@@ -391,14 +413,14 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
     return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
 
 
-def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes | None]:
+def _encode_act_times(times: ActTimes, live: Sequence[int], kind: bytes = BUCKET) -> dict[bytes, bytes | None]:
     """Key: ``b`` and the bucket's number. Record: number of acts, indexes of live arms with acts, their acts.
 
     Key ``b-1``: indexes of arms, each before the window in which a decision of it expired last.
     """
     records: dict[bytes, bytes | None] = {}
     for bucket in times.changed:
-        key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
+        key, acts = kind + b"%d" % bucket, times.acts.get(bucket)
         if bucket == EXPIRED:
             records[key] = record_of(key, np.array([*times.expired.items()], "<i8").tobytes())
         elif acts is None:
@@ -411,18 +433,20 @@ def _encode_act_times(times: ActTimes, live: Sequence[int]) -> dict[bytes, bytes
     return records
 
 
-def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes, live: IntArray, size: int) -> ActTimes:
+def _decode_act_times(
+    records: Mapping[bytes, bytes], times: ActTimes, live: IntArray, size: int, kind: bytes = BUCKET
+) -> ActTimes:
     """Read the buckets; arms removed since their last acts, which the session's state no longer has, become one."""
     records = dict(records)
-    if (data := records.pop(BUCKET + b"%d" % EXPIRED, None)) is not None:
+    if (data := records.pop(kind + b"%d" % EXPIRED, None)) is not None:
         times.expired = dict(np.frombuffer(data, "<i8").reshape(-1, 2).tolist())
         newest = max(times.expired.values()) * times.width * PER_WINDOW
         if not (0 <= min(times.expired) <= max(times.expired) < size and 0 <= newest <= LAST_SECOND):
             raise CodecError("windows of arms, or of a time, that there are not")
     if len(records) > MAX_BUCKETS:
         raise CodecError("no session has so many buckets")
-    for bucket in sorted(int(key[len(BUCKET) :]) for key in records):
-        numbers = np.frombuffer(records[BUCKET + b"%d" % bucket], "<i8")
+    for bucket in sorted(int(key[len(kind) :]) for key in records):
+        numbers = np.frombuffer(records[kind + b"%d" % bucket], "<i8")
         arms, counts = np.split(numbers[1:], 2)
         if arms.size and not 0 <= arms.min() <= arms.max() < size:
             raise CodecError("acts of arms that the session never had")

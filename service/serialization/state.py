@@ -31,7 +31,8 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from ..engine.arm_run import Arms
-from ..engine.ledger import ArmLedger, Ledger
+from ..engine.control import Control
+from ..engine.ledger import ActTimes, ArmLedger, Ledger
 from ..engine.run import Run
 from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
@@ -40,13 +41,15 @@ from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
 from ..store.base import LAST_SECOND, head_of
 from .binary import BYTE, BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, checksum, dtype_below, foreign
+from .control import N_NUMBERS, ledger_of, numbers_of
 
 FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 # -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
 
-EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS = 1, 2, 4, 8, 16
-"""Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates."""
+EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL = 1, 2, 4, 8, 16, 32
+"""Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates. With ``CONTROL``
+the last of these are the numbers of a control group."""
 _NAMES = (
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
     *("mean_loss", "last_act_at", "last_event_at", "telling", "above", "below", "squares"),
@@ -88,6 +91,8 @@ class Shown(NamedTuple):
     effective: float | None = None
     """``effective_arms`` of a moment ago; None over points."""
     rates: Sequence[float | None] = ()
+    control: ArmLedger | None = None
+    """Counts of the control group; those in ``ledger`` are the learner's."""
 
 
 def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Shown:
@@ -107,13 +112,17 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
             raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
     told = {"equal_losses": bool(flags & EQUAL_LOSSES), "late_events": bool(flags & LATE_EVENTS)}
     ledger = ledger_type(*numbers[4:_FACTS], **told, logged=numbers[_RATES + n_rates] if flags & HAS_LOG else 0)
+    control, n_numbers = None, N_NUMBERS if flags & CONTROL else 0
+    if flags & CONTROL:
+        control = ledger_of(numbers[_RATES + n_rates - n_numbers : _RATES + n_rates])
+    n_rates -= n_numbers
     counts = numbers[_RATES + n_rates - n_goals : _RATES + n_rates]
     if n_goals > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
         raise CodecError("not the counts of this session's goals")
     ledger.goals, numbers = tuple(map(int, counts)), numbers[: _RATES + n_rates - n_goals]
     effective, *rates = [None if number != number else number for number in numbers[_RATES - 1 :]]
     kept = numbers[_FACTS + 2] if flags & SEGMENTS else None
-    return Shown(ledger, kept, bool(flags & MOSTLY_SURPLUS), effective, rates)
+    return Shown(ledger, kept, bool(flags & MOSTLY_SURPLUS), effective, rates, control)
 
 
 def _half(body: bytes) -> bytes:
@@ -311,6 +320,8 @@ MAX_ROWS = 2**20
 def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
     ledger, state, (_, *rates) = run.ledger, run.state, run.learner.rates(run.state).values()
     rates += ledger.goals
+    if (control := run.control) is not None:
+        rates += numbers_of(control.ledger)
     # Runs over points have no arms.
     arms: Arms | None = getattr(run, "arms", None)
     shared: Any = getattr(run, "shared", ())
@@ -333,13 +344,20 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
         parts.append(_encode_outstanding(ledger.by_arm, ledger.outstanding))
         if run.params.expiry is not None:
             parts.append(_JUDGED.pack(ledger.judged, ledger.late))
+    if control is not None:
+        parts.append(_encode_outstanding(control.ledger.by_arm, control.ledger.outstanding))
     for at in layout.integers:
         parts += (LENGTH.pack(fields[at].size), fields[at].tobytes())
     for at in layout.rows:
         parts.append(LENGTH.pack(len(fields[at])))
     parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
-    flags |= bool(shared) * SEGMENTS | (ledger.logged > 0) * HAS_LOG | ledger.late_events * LATE_EVENTS
+    flags |= (
+        (control is not None) * CONTROL
+        | bool(shared) * SEGMENTS
+        | (ledger.logged > 0) * HAS_LOG
+        | ledger.late_events * LATE_EVENTS
+    )
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)
@@ -382,6 +400,8 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         ledger.by_arm = _read_outstanding(reader, len(arms.live), ledger.outstanding)
         if run.params.expiry is not None:
             ledger.judged, ledger.late = reader.unpack(_JUDGED)
+        if shown.control is not None:
+            shown.control.by_arm = _read_outstanding(reader, len(arms.live), shown.control.outstanding)
     for at in layout.integers:
         found[at] = reader.numbers(INTEGERS, *reader.unpack(LENGTH)).copy()
     for at in layout.rows:
@@ -398,7 +418,12 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         raise CodecError("the state has not this session's sizes")
     if ledger.slot != ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided + ledger.outstanding:
         raise CodecError("the counts do not add up to the slots")
-    run = run.moved(ledger, state)
+    before, run = run, run.moved(ledger, state)
+    if shown.control is None and run.params.control is not None:
+        raise CodecError("a state without the control group of its session")
+    if shown.control is not None:
+        p = None if before.control is None else before.control.p
+        run.control = Control(shown.control, ActTimes.of_session(run.params.expiry), p)
     if not shared:
         return run
     shared = Shared(*[found[at] for at in range(len(old), len(known))])

@@ -20,6 +20,7 @@ import numpy as np
 from pydantic_core import from_json
 
 from ..engine.arm_run import ArmRun
+from ..engine.control import GROUPS, together
 from ..engine.ledger import Expiry, Ledger, LossRange
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
@@ -72,7 +73,7 @@ RARE, RARELY_ANSWERED = 20, 0.2
 """Events worse than the default after which it says something that all were, and that few decisions had one."""
 
 
-_OfEvents = Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "late_events"]
+_OfEvents = Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "late_events", "halted"]
 _OfMultiscale = Literal["answered_too_often", "few_events", "rewards_rare_and_bad"]
 HintCode = Literal[_OfEvents, "growing_outstanding", _OfMultiscale]
 
@@ -116,6 +117,9 @@ def hints(
     if ledger.late_events and expiry is not None:
         text = "More than 5 % of the last 1,000 events came after their decisions had expired, and taught nothing:"
         yield Hint("late_events", f"{text} report them sooner, or change expiry.after_seconds to a longer window.")
+    if ledger.halted_at:
+        text = "The learner was worse than the control group by more than the guard tolerates: the control acts."
+        yield Hint("halted", f'{text} PATCH {{"halted": false}} lets the learner act again.')
     if learner["kind"] == "multiscale_tsallis":
         yield from _of_multiscale(ledger, expiry, learner["n_arms"])
 
@@ -145,14 +149,28 @@ def effective_arms(p: FloatArray) -> float:
 
 # -- Two groups, and what is known of their difference.
 
+
 Group = tuple[Ledger, Expiry | None]
 """Counts of a group, and the expiry of its session."""
+Past = tuple[Ledger, Ledger] | tuple[None, None]
+"""Of both groups the counts of decisions that a verdict leaves out."""
 
 
-def compared(losses: LossRange, learner: Group, control: Group) -> dict[str, Any]:
+def groups_of(run: Run) -> dict[str, Any]:
+    """Return what ``compared`` does of a session, and since when it is halted; nothing without a control group."""
+    if (control := run.control) is None:
+        return {}
+    expiry, halted_at = run.params.expiry, control.ledger.halted_at
+    past: Past = (None, None) if control.restart is None else control.restart.past
+    found = compared(run.params.losses, (run.ledger, expiry), (control.ledger, expiry), past)
+    return found | ({"halted_at": time_text(halted_at)} if halted_at else {})
+
+
+def compared(losses: LossRange, learner: Group, control: Group, past: Past = (None, None)) -> dict[str, Any]:
     """Return the counts of two groups whose losses have one range, and the verdict if there is one yet."""
-    groups, sums = {}, [group_sums(ledger, losses, expiry) for ledger, expiry in (learner, control)]
-    for name, (ledger, _), (acts, total, _) in zip(("learner", "control"), (learner, control), sums, strict=True):
+    groups, both = {}, list(zip((learner, control), past, strict=True))
+    sums = [group_sums(ledger, losses, expiry, before) for (ledger, expiry), before in both]
+    for name, (ledger, _), (acts, total, _) in zip(GROUPS, (learner, control), sums, strict=True):
         mean = losses.at_share(1 - total / acts) if acts else None
         counts = {
             "acts": ledger.slot - ledger.voided,
@@ -203,12 +221,14 @@ def viewed(chosen: Mapping[str, Any], run: Run, *, mostly_surplus: bool = False)
     run : of the session
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    shown = Shown(run.ledger, run.shared.kept if isinstance(run, SegmentRun) else None, mostly_surplus)
+    shown = Shown(run.counts, run.shared.kept if isinstance(run, SegmentRun) else None, mostly_surplus)
     return _joined(about(chosen, run), run.learner.rates(run.state), shown, run.params.losses, run.params.expiry)
 
 
 def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Expiry | None) -> dict[str, Any]:
     ledger, by_arm = shown.ledger, "n_arms" in about["learner"]
+    if shown.control is not None:
+        ledger = together(ledger, shown.control)
     mean = losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss
     counted = zip(about.get("goals", {}).items(), ledger.goals, strict=True)
     goals = {name: {"value": value, "events": count} for (name, value), count in counted}
@@ -246,9 +266,10 @@ def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
 
 def shortened(view: dict[str, Any]) -> dict[str, Any]:
     """Remove from a view, in place, what lists don't show: many numbers or labels, one for each arm."""
-    for name in ("arms", "arm_indexes", "probabilities"):
-        if len(view["learner"].get(name) or ()) > MAX_LISTED_LABELS:
-            del view["learner"][name]
+    for part in (view["learner"], view.get("control", {})):
+        for name in ("arms", "arm_indexes", "probabilities"):
+            if len(part.get(name) or ()) > MAX_LISTED_LABELS:
+                del part[name]
     return view
 
 
@@ -326,7 +347,7 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, run: Run, at: float) -> Sample:
         """Take a sample of a run, which is not changed, at a time in Unix seconds."""
-        counts = (*_counts(run.ledger), run.ledger.losses, run.ledger.mean_loss)
+        counts = (*_counts(ledger := run.counts), ledger.losses, ledger.mean_loss)
         if not isinstance(run, ArmRun):
             return cls._make((at, *counts, 0.0, (), run.learner.x(run.state)[:MAX_COORDINATES].tolist()))
         p = np.asarray(run.probabilities)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,12 +14,15 @@ import numpy as np
 from ..commit.batch import Acted, Applied, Draft, Ended, Operation
 from ..cooperative import CHUNK_SCALARS
 from ..engine.arm_run import ArmRun, Names
+from ..engine.control import GROUPS, Group
 from ..engine.ledger import ArmActions
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InvalidRequestError, NoEligibleArmError
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner
+from ..learners.fixed import SUM_TOLERANCE
 from ..models.events import Choice
+from ..models.specification import ControlSpec
 
 # -- What requests name of a session: the arms that an act may draw, and segments.
 
@@ -53,6 +57,28 @@ def check_defined(field: str, learner: Learner[Any]) -> None:
     """
     if not (isinstance(learner, ArmLearner) and learner.takes_eligible):
         raise InvalidRequestError.of(field, "this session's learner does not define eligible arms")
+
+
+def check_control(
+    control: ControlSpec, learner: Learner[Any], n_arms: int | None, names: Sequence[str] | None
+) -> None:
+    """Refuse a control group beside a learner, or with probabilities of other arms than these; None: any.
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the field.
+    """
+    check_defined("control", learner)
+    given, field = control.probabilities, "control.probabilities"
+    if given is None or n_arms is None:
+        return
+    if isinstance(given, dict) and given.keys() != set(names or ()):
+        raise InvalidRequestError.of(field, "must name every label of the session, and no other")
+    if len(given) != n_arms:
+        raise InvalidRequestError.of(field, "must have one number for each arm")
+    if not abs(math.fsum(given.values() if isinstance(given, dict) else given) - 1) <= SUM_TOLERANCE:
+        raise InvalidRequestError.of(field, "must sum to 1")
 
 
 def find(run: Run, choice: Choice) -> Found:
@@ -104,6 +130,8 @@ class Act(Operation):
     """Whether each arm is drawn once at most; fewer arms are fewer actions."""
     segment: str | None = None
     """Who asks, in sessions with segments."""
+    visitor: str | None = None
+    """Who asks, in sessions with a control group: all acts are of one group then."""
 
     @property
     def weight(self) -> int:
@@ -135,11 +163,14 @@ class Act(Operation):
             tokens: list[str] = []
             if draft.tokens is not None:
                 segment, at = self.segment or "", run.ledger.time
-                for slot, arm in [pair for each in drawn for pair in enumerate(each.arms, each.slot)]:
-                    tokens.append(draft.tokens.sign(slot, arm, segment, at))
+                for group, slot, arm in [
+                    (each.group, *pair) for each in drawn for pair in enumerate(each.arms, each.slot)
+                ]:
+                    tokens.append(draft.tokens.sign(slot, arm, segment, at, GROUPS.index(group)))
                     if not len(tokens) % SIGNED_AT_ONCE:
                         await draft.fair_yield()
-            return Applied(arms_json(drawn, run.arms.names, found.skipped, tokens, single=self.single).encode())
+            options = (found.skipped, tokens, run.params.control is not None)
+            return Applied(arms_json(drawn, run.arms.names, *options, single=self.single).encode())
         points = []
         for _ in range(self.count):
             points.append(point_json(run.open_slot(), run.learner, run.state))
@@ -158,28 +189,38 @@ class Act(Operation):
         eligible = run.arms.unpaused if found.eligible is None else found.eligible
         drawn, left = list[ArmActions](), self.count
         is_logged = draft.stored.specification.decision_log is not None
+        control, is_one_group, is_control = run.control, self.distinct or self.visitor is not None, False
+        if is_one_group:
+            is_control = run.is_control(run.slot + 1, self.visitor)
         if eligible is not None and not run.can_draw(eligible):
-            raise NoEligibleArmError
+            slots = range(run.slot + 1, run.slot + 1 + (0 if is_one_group else self.count))
+            if not eligible.size or not (is_control or (slots and all(map(run.is_control, slots)))):
+                raise NoEligibleArmError
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))
         while left:
             count = 1 if self.distinct else left
-            if isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
+            if run.params.control is not None and not is_one_group:
+                is_control, count = run.stretch(count)
+            if is_control and control is not None:
+                actions = control.act(run, eligible, count)
+            elif isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
                 actions = run.act_all(count, eligible)
             else:
                 one = run.act(eligible, self.segment or "") if isinstance(run, SegmentRun) else run.act(eligible)
                 actions = ArmActions(one.slot, (one.arm,), (one.probability,), one.eligible)
             if actions.dropped or is_logged:
                 for each in actions.one_by_one() if actions.dropped else (actions,):
-                    draft.journal.extend(Ended(arm, "expired") for arm in each.dropped)
-                    draft.journal.append(Acted(each, run.arms.names, self.segment))
+                    own: Group | None = None if control is None else "learner"
+                    draft.journal.extend(Ended(arm, "expired", group=own) for arm in each.dropped)
+                    draft.journal.append(Acted(each, run.arms.names, self.segment, own and each.group))
             drawn.append(actions)
             left -= len(actions.arms)
             if left:
                 await draft.fair_yield()
             if self.distinct and eligible is not None:
                 eligible = eligible[eligible != run.arms.positions[actions.arms[0]]]
-                if not run.can_draw(eligible):
+                if not (eligible.size if is_control else run.can_draw(eligible)):
                     break
         return drawn
 
@@ -190,7 +231,13 @@ def _cells(run: Run) -> int:
 
 
 def arms_json(
-    drawn: Iterable[ArmActions], names: Names, skipped: int, tokens: Sequence[str] = (), *, single: bool
+    drawn: Iterable[ArmActions],
+    names: Names,
+    skipped: int,
+    tokens: Sequence[str] = (),
+    has_groups: bool = False,
+    *,
+    single: bool,
 ) -> str:
     """Return the JSON of drawn arms.
 
@@ -202,18 +249,21 @@ def arms_json(
     names : labels by index of the arm; None in a session without
     skipped : how many names in the request were of arms that can't be drawn; shown unless it is 0
     tokens : of each action, in the same order; none in a session without
+    has_groups : whether actions say their group
     single : whether the answer is one action in place of a list
     """
     more = f',"skipped":{skipped}' if skipped else ""
     if single:
-        (slot, arms, probabilities, *_), *_ = drawn
+        (slot, arms, probabilities, *_, group), *_ = drawn
         more = f',"token":"{tokens[0]}"{more}' if tokens else more
+        more = f',"group":"{group}"{more}' if has_groups else more
         return f'{{"slot":{slot}{_arm_json(arms[0], probabilities[0], names)}{more}}}'
     texts: list[str] = []
     arm_json = _arm_json if names is not None else _unnamed_arm_json
-    for slot_of_first, arms, probabilities, *_ in drawn:
+    for slot_of_first, arms, probabilities, *_, group in drawn:
         different = dict(zip(arms, probabilities, strict=True))
-        parts = {arm: arm_json(arm, p, names) for arm, p in different.items()}
+        named = f',"group":"{group}"' if has_groups else ""
+        parts = {arm: arm_json(arm, p, names) + named for arm, p in different.items()}
         texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, slot_of_first)]
     if tokens:
         texts = [f'{text},"token":"{token}"' for text, token in zip(texts, tokens, strict=True)]

@@ -12,11 +12,11 @@ from ..commit.batch import Applied, ArmsChanged, Draft, Journal, Operation, Sess
 from ..cooperative import LABEL_BYTES, joined, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms, Change
 from ..engine.run import Run, with_params
-from ..errors import FieldValueError, InvalidRequestError, NoLabelsError
+from ..errors import FieldValueError, InvalidRequestError, NoLabelsError, SessionHaltedError
 from ..models.specification import ExpirySpec, Specification, token_seconds
 from ..models.stored import Stored
 from ..serialization import records
-from .act import check_defined
+from .act import check_control, check_defined
 from .views import ArmLimits, View, check_labels, label_bytes
 
 # -- Changing the arms of a session: some of them, or the whole catalogue.
@@ -98,7 +98,7 @@ class ChangeArms(Operation):
 
 def _note(draft: Draft, run: ArmRun, change: Change, after: Arms) -> None:
     before, had, has, removed = run.arms, run.arms.names or (), after.names or (), change.removed
-    outstanding = {arm: run.ledger.by_arm.item(before.positions[arm]) for arm in removed}
+    outstanding = {arm: run.outstanding_by_arm.item(before.positions[arm]) for arm in removed}
     paused = [has[arm] for arm in sorted(after.paused - before.paused)]
     resumed = [has[arm] for arm in sorted(before.paused - after.paused - frozenset(removed))]
     given_up = {arm: count for arm, count in outstanding.items() if count}
@@ -123,21 +123,31 @@ class ChangeSession(Operation):
     """Replace fields of a session's specification, each whole; the answer is the view as of its commit."""
 
     fields: Mapping[str, Any]
-    """``expiry``, ``idle_ttl_seconds``, ``floor`` and ``goals``, those that were posted."""
+    """Fields of the specification, and ``halted``, those that were posted."""
     view: View
     """Makes the answer, of a specification before all else."""
 
     async def check(self, draft: Draft) -> Stored:
         """Return the session's specification after the change, if it is one."""
-        before = draft.stored.specification
-        specification = await run_in_thread_if_large(label_bytes(before), _changed, before, self.fields)
+        before, run = draft.stored.specification, draft.run
+        fields = {name: value for name, value in self.fields.items() if name != "halted"}
+        specification = await run_in_thread_if_large(label_bytes(before), _changed, before, fields)
         if specification.floor:
-            check_defined("floor", draft.run.learner)
+            check_defined("floor", run.learner)
+        if specification.control is not None and isinstance(run, ArmRun):
+            names, is_new = run.arms.shown_names, specification.control != before.control
+            check_control(specification.control, run.learner, len(run.arms.live) if is_new else None, names)
+        if specification.control is None and run.counts.halted_at and "halted" not in self.fields:
+            raise SessionHaltedError
         return draft.stored._replace(specification=specification)
 
     async def apply(self, draft: Draft, after: Stored) -> Applied:
         before, run = draft.stored.specification, draft.run
-        changed = [name for name in self.fields if getattr(before, name) != getattr(after.specification, name)]
+        known = [name for name in type(before).model_fields if name in self.fields or name == "guard"]
+        changed = [name for name in known if getattr(before, name) != getattr(after.specification, name)]
+        if run.control is not None and isinstance(run, ArmRun) and run.counts.halted_at and "halted" in self.fields:
+            run.control.go_on(run)
+            changed.append("halted")
         if changed:
             params, before_run = after.specification.params(after.seed), run
             draft.run = run = with_params(run, params)
@@ -170,7 +180,10 @@ def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
     InvalidRequestError
         where they do not go together, or would change what a provisional default has taught already.
     """
-    given = dict(fields)
+    given, guard = dict(fields), before.guard
+    if "control" in given and given["control"] is None and guard is not None and "guard" not in given:
+        # Without a control group there is nothing to tolerate.
+        given["guard"] = None if guard.silence else guard.model_copy(update={"tolerance": None})
     if "expiry" in given:
         given["expiry"] = _expiry(before, given["expiry"])
     try:
@@ -221,5 +234,5 @@ class NextDue(Operation):
 
     async def apply(self, draft: Draft, _checked: None) -> Applied:
         """Answer with Unix seconds as text, empty where nothing will fall due."""
-        due_at = None if draft.run.act_times is None else draft.run.act_times.due_at()
+        due_at = draft.run.due_at
         return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)

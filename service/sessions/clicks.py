@@ -88,6 +88,7 @@ def by_token(
     label = event.label is None or (run.arms.labels or {}).get(event.label) == token.arm
     segment = (event.segment or "") == token.segment
     same = {"arm": event.arm == token.arm, "label": label, "slot": event.slot == token.slot, "segment": segment}
+    same["group"] = (event.group == "control") == bool(token.group)
     if wrong := [field for field, is_same in same.items() if not is_same]:
         raise errors.InvalidRequestError.of(wrong[0], "is another one in the token")
     found = parse(event if event.label is None else event.model_copy(update={"label": None}), run)

@@ -28,7 +28,7 @@ from ..serialization import summary
 from ..serialization.binary import CHECKSUM_BYTES
 from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
-from .act import check_defined
+from .act import check_control, check_defined
 from .transfer import read as read_document
 from .transfer import restorable, restored
 from .views import ALL, SHORT_ARMS, Limits, Reader, Rights, ShortView, Show, label_bytes, session_view, viewer
@@ -191,6 +191,8 @@ class Creator:
         await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
         if spec.floor:
             check_defined("floor", spec.learner.build())
+        if spec.control is not None and isinstance(spec.learner, ArmsSpec):
+            check_control(spec.control, spec.learner.build(), spec.learner.arm_count, spec.learner.arms)
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
@@ -242,7 +244,7 @@ class Creator:
             if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
                 raise errors.SessionExistsError
             return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
-        if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
+        if (due_at := run.due_at) is not None:
             await self._store.remind(session_id, due_at)
         self._metrics.sessions_created[run.params.learner.kind]()
         return Answer(await self._reader.view(session_id) if body is None else body)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from pydantic_core import to_json
@@ -15,6 +15,7 @@ from .. import errors
 from ..commit.batch import Applied, Draft, Ended, Operation, Settled
 from ..cooperative import COMPACT
 from ..engine.arm_run import ArmRun
+from ..engine.control import Group
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
 from ..learners.base import Information
@@ -52,25 +53,33 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
         raise errors.InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
     if event.segment is not None:
         check_segments(run)
-    arm, segment, goals = _arm(event, run), event.segment or "", run.params.goals
+    _check_group(event, run)
+    arm, goals = _arm(event, run), run.params.goals
+    found = ArmFeedback(arm, 0.0, event.slot, segment=event.segment or "", is_control=event.group == "control")
     if isinstance(event, GoalEvent) and (goals or event.goal):
         if event.goal not in goals:
             text = "the session has no such goal" if goals else "this session has no goals: create one with `goals`"
             known = f"; its goals are {', '.join(list(goals)[:MAX_GOALS_NAMED])}" if goals else ""
             raise errors.InvalidRequestError.of("goal", f"{text}: {named(event.goal)}{known}", logged_message=text)
         loss = losses.learned(goals[event.goal])
-        return ArmFeedback(arm, loss, event.slot, segment=segment, goal=list(goals).index(event.goal))
+        return found._replace(loss=loss, goal=list(goals).index(event.goal))
     if (value := losses.best if isinstance(event, GoalEvent) else event.value) is None:
-        return ArmFeedback(arm, 0.0, event.slot, is_void=True, segment=segment)
+        return found._replace(is_void=True)
     try:
-        loss = losses.learned(value)
+        return found._replace(loss=losses.learned(value))
     except ValueError as error:
         raise errors.InvalidRequestError.of(event.word, str(error)) from error
-    return ArmFeedback(arm, loss, event.slot, segment=segment)
+
+
+def _check_group(event: OneArmEvent, run: Run) -> None:
+    if event.group is not None and run.control is None:
+        raise errors.InvalidRequestError.of("group", "this session has no groups: create one with `control`")
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:
     feedback = _arm_feedback(event, run)
+    if feedback.is_control:
+        return feedback
     if isinstance(event, OneArmEvent) and event.slot is None:
         raise errors.InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 does not")
     try:
@@ -106,6 +115,7 @@ def _point_feedback(event: Event, run: PointRun) -> PointFeedback:
     dim, takes_losses = run.learner.dim, run.learner.information is Information.LOSSES
     name, length = ("losses", dim + 1) if takes_losses else ("gradient", dim)
     if isinstance(event, OneArmEvent) and (event.word, event.arm, event.label) == ("void", None, None):
+        _check_group(event, run)
         return PointFeedback(np.empty(0), is_void=True)
     if not isinstance(event, LossesEvent if takes_losses else GradientEvent):
         what = f"{length} losses of one slot" if takes_losses else f"a gradient of length {length}"
@@ -153,8 +163,8 @@ class Judged:
     event_ids: dict[bytes, bytes]
     """Digests of the ids that count from now on, in order, and their values."""
     duplicates: int = 0
-    updated: dict[int, float] = field(default_factory=dict)
-    """Those that improve an event which counts already, with the loss that was learned for it."""
+    updated: dict[int, Learned] = field(default_factory=dict)
+    """Those that improve an event which counts already, with what was learned for it."""
 
 
 async def judge(
@@ -168,10 +178,12 @@ async def judge(
     feedback : each event as the run takes it; a list of what is wrong with one that does not fit
     at_once : events between two pauses
     """
-    run, updates = draft.run, draft.run.params.updates
+    run, updates = cast("Any", draft.run), draft.run.params.updates
     is_removed, settles_a_decision = run.is_removed, run.surplus_checker()
     applied, invalid, removed, surplus = list[int](), list[int](), list[int](), list[int]()
     judged, has_tokens = Judged(applied, invalid, removed, surplus, {}), draft.tokens is not None
+    restart = None if run.control is None else run.control.restart
+    comes_from_before = None if restart is None else restart.judge(run)
     for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
         if not index % at_once:
             await draft.fair_yield()
@@ -187,20 +199,22 @@ async def judge(
             if is_removed(each):
                 removed.append(index)
             else:
-                judged.updated[index] = known.loss
+                judged.updated[index] = known
             judged.event_ids[event_id] = known._replace(loss=each.loss).encode(event_id)
             continue
-        is_applied = False
+        is_applied = is_from_before = False
         if is_removed(each):
             removed.append(index)
         elif is_applied := not (has_tokens and each.is_late) and settles_a_decision(each):
             applied.append(index)
+            is_from_before = comes_from_before is not None and comes_from_before(each)
         else:
             surplus.append(index)
             continue
         if event_id is not None:
             keeps = updates and is_applied and not each.is_void
-            judged.event_ids[event_id] = Learned.of(each, run.ledger.time).encode(event_id) if keeps else b""
+            since = 0 if restart is None or is_from_before else restart.slot
+            judged.event_ids[event_id] = Learned.of(each, run.ledger.time, since).encode(event_id) if keeps else b""
     return judged
 
 
@@ -208,7 +222,8 @@ def _improved(run: Run, event_id: bytes, value: bytes, event: ArmFeedback) -> Le
     """Return what counts for an event id, if this event under it is better and comes in time; else None."""
     known, now = Learned.known(event_id, value), run.ledger.time
     is_better = not event.is_void and event.loss < known.loss and now - known.at <= run.params.updates
-    return known if is_better and Learned.of(event, known.at)._replace(loss=known.loss) == known else None
+    same = Learned.of(event, known.at, known.since)._replace(loss=known.loss)
+    return known if is_better and same == known else None
 
 
 @dataclass(slots=True)
@@ -257,6 +272,7 @@ class SettleFeedback(Operation):
         if isinstance(events, PlainEvents) and isinstance(run, ArmRun) and type(run) in (ArmRun, ProvisionalRun):
             live, taken = run.arms.live, run.params.losses
             fits = not run.params.updates and isinstance(live, range) and events.word == taken.word
+            fits = fits and (run.control is None or run.control.restart is None)
             if fits and max(events.arms) < len(live) and (losses := taken.all_learned(events.values)) is not None:
                 return Losses(losses)
         parse = PARSERS[run.learner.information]
@@ -338,8 +354,8 @@ class SettleFeedback(Operation):
             cut = slice(errors.MAX_MESSAGE)
             named = [{"index": e.index, "field": e.field[cut], "message": e.message[cut]} for e in wrong]
             parts.append(f'"errors":{COMPACT.encode(named)}')
-        ledger = run.ledger
-        body = f'{{{",".join(parts)},"slot":{ledger.slot},"outstanding":{ledger.outstanding}}}'
+        outstanding = run.ledger.outstanding + (0 if run.control is None else run.control.ledger.outstanding)
+        body = f'{{{",".join(parts)},"slot":{run.slot},"outstanding":{outstanding}}}'
         return Applied(body.encode(), judged.event_ids, has_changed, False, outcomes, delays)
 
     async def _judge_columns(self, draft: Draft, losses: Sequence[float]) -> Judged:
@@ -368,11 +384,12 @@ class SettleFeedback(Operation):
         """Settle events in their order, and note them; return the first delays, in seconds, if they are known."""
         run, events = draft.run, self.events
         assert isinstance(events, PlainEvents) and isinstance(run, ArmRun)  # noqa: S101, PT018 - see check
-        settled = Settled(events.arms, events.values, events.event_ids)
+        columns: Any = (events.arms, events.values, events.event_ids)
         if len(applied) < len(losses):
-            columns: Any = ([column[index] for index in applied] for column in (*settled, losses))
-            *noted, losses = columns
-            settled = Settled(*noted)
+            *columns, losses = ([column[index] for index in applied] for column in (*columns, losses))
+        settled = Settled(*columns)
+        if run.control is not None:
+            settled = settled._replace(group="learner")
         delays = () if run.act_times is None else run.delays(settled.arms[:MAX_DELAYS])
         for start in range(0, len(losses), SETTLED_AT_ONCE):
             piece = slice(start, start + SETTLED_AT_ONCE)
@@ -387,15 +404,13 @@ class SettleFeedback(Operation):
         """Settle events in their order, and note those of arms; return the first delays, in seconds, if known."""
         run, delays, removed = draft.run, list[float](), set(judged.removed)
         for index in sorted([*judged.applied, *judged.updated]):
-            each = feedback[index]
-            if index in judged.updated and isinstance(run, ArmRun):
-                run.update(each, judged.updated[index])
-            elif each.is_void:
-                run.void(each)
+            each, known = feedback[index], judged.updated.get(index)
+            if known is not None:
+                run.apply(each, known.loss, known.since)
             else:
-                if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
+                if not each.is_void and len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
                     delays.append(delay)
-                run.settle(each)
+                run.apply(each)
             await draft.fair_yield()
         goals, losses, counts = list(run.params.goals.values()), run.params.losses, list(run.ledger.goals)
         for index in sorted([*judged.applied, *judged.updated, *judged.removed]):
@@ -406,12 +421,13 @@ class SettleFeedback(Operation):
                 if each.goal is None and isinstance(event, GoalEvent):
                     value = losses.best
                 if known is not None:
-                    outcome, before = "updated", losses.posted(known)
+                    outcome, before = "updated", losses.posted(known.loss)
                     slot = None if event.token is None else slot
                 if each.goal is not None and index not in removed:
                     counts[each.goal] += 1
                 noted = (each.arm, outcome, value, event.event_id, slot)
-                draft.journal.append(Ended(*noted, segment=event.segment, before=before))
+                group: Group | None = None if run.control is None else event.group or "learner"
+                draft.journal.append(Ended(*noted, segment=event.segment, before=before, group=group))
             await draft.fair_yield()
         run.ledger.goals = tuple(counts)
         return delays
@@ -428,7 +444,7 @@ def surplus_text(run: Run, judged: Judged) -> str:
         names = "names" if surplus == 1 else "name"
         return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {TO_SETTLE}"
     which = " for their arms" if isinstance(run, ArmRun) else ""
-    decisions = _number(run.ledger.outstanding, "outstanding decision")
+    decisions = _number(run.counts.outstanding, "outstanding decision")
     return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {TO_SETTLE}"
 
 

@@ -238,7 +238,7 @@ async def arms_page(
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = dict[int, list[float]]()
         add_counts(added, await journal.counts(spec.losses, spec.default_loss, FairYield()))
-        outstanding = dict(zip(run.arms.live, run.ledger.by_arm.tolist(), strict=True))
+        outstanding = dict(zip(run.arms.live, run.outstanding_by_arm.tolist(), strict=True))
         counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
         listed, probabilities = np.array(run.arms.live), run.probabilities
         if with_removed:

@@ -85,7 +85,7 @@ class Sessions:
         snapshot, abandoned = await self._store.load(session_id), 0
         if snapshot is not None:
             with suppress(StateCorruptError):
-                abandoned = CachedSession.of(snapshot).run.ledger.outstanding
+                abandoned = CachedSession.of(snapshot).run.counts.outstanding
         deleted = await self._store.delete(session_id)
         await self._committer.forget(session_id)
         if not deleted:

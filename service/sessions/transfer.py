@@ -34,6 +34,7 @@ from ..models.events import MAX_SEGMENT_BYTES
 from ..serialization import state as codec
 from ..serialization import summary
 from ..serialization.binary import CodecError
+from ..serialization.control import PROBABILITIES, RESTART
 from ..serialization.records import Learned, decode_segment
 from ..store import base
 from ..store.base import DIGEST_BYTES, LAST_SECOND, ArmCounts, NewSession, Snapshot, Store, WholeSession
@@ -96,7 +97,12 @@ async def read_whole(whole: WholeSession, *, checked: bool) -> CachedSession:
             await fair_yield()
         part = "event_values"
         for event_id, value in (item for _, ids in whole.events for item in ids.items()):
-            if value and (not run.params.updates or Learned.decode(event_id, value).arm >= run.arms.size):
+            learned = Learned.decode(event_id, value) if value else None
+            if learned is not None and (
+                (not run.params.updates or learned.arm >= run.arms.size)
+                or (learned.group and run.control is None)
+                or learned.since > run.slot
+            ):
                 raise CodecError("a value is not of this session")
             await fair_yield()
     except (StateCorruptError, CodecError, UnicodeDecodeError) as error:
@@ -143,7 +149,7 @@ _SHARES, _POSITIVE = "p p_open before pool pools drawn", "weights opened shown f
 _DISTRIBUTIONS = frozenset(f"{_SHARES} {_POSITIVE}".split())
 _RANGES = (
     ("total_delay delay_sum", (0, MAX_COUNT + 1)),  # They stop at 2^53.
-    ("time last_act_at last_event_at", (0, LAST_SECOND)),
+    ("time last_act_at last_event_at halted_at", (0, LAST_SECOND)),
     ("logged", (0, MAX_COUNT // 2)),  # A log goes on behind it.
     ("mean mean_loss shift x", (-2 * LARGEST_VALUE, 2 * LARGEST_VALUE)),
     (_SHARES, (0, 1 + NEARLY)),
@@ -223,22 +229,32 @@ def check_state(run: Any, whole: WholeSession) -> None:
         depth = np.maximum(abs(rows[:solved]).max(axis=-1), abs(state.lam))
         fits = (scale >= SHALLOWEST) & (depth <= DEEPEST * scale)
         agree("state.sums", (scale == 0) | fits, state.p >= SMALLEST)
-    acts, n_records = times.acts.values(), len(run.stored_rows) + len(times.acts) + len(removed)
-    n_records += bool(times.expired)
+    n_records = len(run.stored_rows) + len(times.acts) + len(removed) + bool(times.expired)
+    if run.control is not None:
+        own = run.control.act_times or ActTimes(1.0)
+        n_records += len(own.acts) + sum(key in whole.records for key in (PROBABILITIES, RESTART))
+        _check_acts(own, run.control.ledger.slot, ledger.time)
+    _check_acts(times, ledger.slot, ledger.time)
     if isinstance(run, SlotRun):
         slots, n_records = run.open_slots.stored, n_records + len(run.open_slots)
         kept, waiting = np.sort(slots.records.ravel()), getattr(state, "waiting", None)
         agree("records", kept <= 1 if waiting is None else np.array_equal(kept, np.flatnonzero(waiting)))
         places = np.searchsorted(arms.live, slots.arms)
         agree("records", np.array_equal(np.bincount(places, minlength=len(arms.live)), ledger.by_arm))
-        agree("records", kept >= 0, slots.numbers <= ledger.slot)
-    agree("records", max(times.acts, default=0) <= ledger.time // times.width, *(each >= 0 for each in acts))
-    agree("records", sum(each.sum(dtype=float) for each in acts) <= ledger.slot, len(whole.records) == n_records)
+        agree("records", kept >= 0, slots.numbers <= run.slot)
+    agree("records", len(whole.records) == n_records)
     rows = np.array([(0.0,) * len(ArmCounts._fields), *whole.counts.values()])
     learned = (rows[:, base.FEEDBACKS] + rows[:, base.DEFAULTED]) * (1 + NEARLY)
     agree("counts", rows >= 0, rows <= MAX_COUNT, rows[:, base.LOSSES] <= learned)
     agree("counts", max(whole.counts, default=-1) < arms.size)
     agree("event_ids", all(0 <= until <= LAST_SECOND for until, _ in whole.events))
+
+
+def _check_acts(times: ActTimes, most: int, now: float) -> None:
+    """Refuse more acts by bucket than there are, or later ones than a time in Unix seconds."""
+    acts = times.acts.values()
+    agree("records", max(times.acts, default=0) <= now // times.width, *(each >= 0 for each in acts))
+    agree("records", sum(each.sum(dtype=float) for each in acts) <= most)
 
 
 # -- The document.

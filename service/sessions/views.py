@@ -238,7 +238,8 @@ def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[
 
 
 def _of_run(cached: CachedSession) -> dict[str, Any]:
-    return listed.viewed(cached.stored.specification.chosen(), cached.run, mostly_surplus=cached.mostly_surplus)
+    chosen, run = cached.stored.specification.chosen(), cached.run
+    return listed.viewed(chosen, run, mostly_surplus=cached.mostly_surplus) | listed.groups_of(run)
 
 
 def of_store(snapshot: Snapshot) -> dict[str, Any]:
@@ -437,7 +438,7 @@ class Reader:
             raise InvalidRequestError.of(
                 "control", "must have the range of the learner's session, and the same word"
             )
-        return COMPACT.encode(listed.compared(ranges[0], *groups)).encode()
+        return COMPACT.encode(listed.compared(ranges[0], groups[0], groups[1])).encode()
 
     async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
         """Read a session as it is now, with its due decisions settled, without committing that.
@@ -496,7 +497,8 @@ class Reader:
         check_id(session_id)
         while (snapshot := await self.store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
-            is_needed = cached.is_unread or (expires and cached.run.params.expiry is not None)
+            run = cached.run
+            is_needed = cached.is_unread or run.control is not None or (expires and run.params.expiry is not None)
             if not cached.needs_records or not is_needed:
                 return snapshot, cached
             records = await self.store.read_records(session_id)

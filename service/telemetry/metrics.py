@@ -147,6 +147,7 @@ class Metrics:
         text = "Sessions with a hint why they may not learn, by its code, as the sweeper last counted them."
         family = self._gauge("sessions_with_hint", text, labels=("hint",))
         self._with_hint = {code: family.labels(code) for code in labels.hints}
+        self.sessions_halted = self._counter("sessions_halted", "Sessions halted by their guard.")
         self.sessions_deleted = self._counter("sessions_deleted", "Sessions deleted by request.")
         self.events = self._counters("events", "Feedback events, by outcome.", "outcome", OUTCOMES)
         self.decisions_opened = self._counter("decisions_opened", "Decisions made: slots opened by acts.")

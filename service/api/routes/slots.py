@@ -43,7 +43,7 @@ async def act(
     """Open the next slot and draw an arm, one that may be drawn, or play a point."""
     operation = ActOperation(1, call.runtime.settings.max_act_cells, single=True, is_gone=call.is_gone)
     if body is not ANY_ARM:
-        operation.choice, operation.segment = body.choice, body.segment
+        operation.choice, operation.segment, operation.visitor = body.choice, body.segment, body.visitor
     return await _submitted(call, session_id, operation)
 
 
@@ -60,7 +60,7 @@ async def acts(
     if body.count > settings.max_acts:
         raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
     operation = ActOperation(body.count, settings.max_act_cells, distinct=body.distinct, is_gone=call.is_gone)
-    operation.choice, operation.segment = body.choice, body.segment
+    operation.choice, operation.segment, operation.visitor = body.choice, body.segment, body.visitor
     return await _submitted(call, session_id, operation)
 
 
