@@ -54,10 +54,10 @@ LINES = "\n".join(json.dumps({"label": a, "reward": b, "event_id": c, "session_i
         ("c.csv", table(";").replace("0.5", "0,5").encode("utf-16")),
         ("d.tsv", table("\t").encode("utf-16-le")),
         ("blank first.csv", b"\r\n\n" + table().encode()),
-        ("e.csv.gz", gzip.compress(table().encode())),
+        ("e.csv.gz", gzip.compress(table().encode(), mtime=0)),
         ("f.jsonl", LINES.encode()),
         ("g.ndjson", LINES.encode("utf-16")),
-        ("h.ndjson.gz", gzip.compress(b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n\r\n").encode())),
+        ("h.ndjson.gz", gzip.compress(b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n\r\n").encode(), mtime=0)),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -130,7 +130,7 @@ def test_points_voids_and_large_files_go_in_batches(fed, bandits, monkeypatch):
     [
         ("a.txt", b"", "name the format"),
         ("a.csv", b"label\n\xff\xff\xff\xff\n", "UTF-8"),
-        ("a.jsonl", gzip.compress(LINES.encode())[:-9], "end"),
+        ("a.jsonl", gzip.compress(LINES.encode(), mtime=0)[:-9], "end"),
         ("a.parquet", b"PAR1", ""),
     ],
 )
