@@ -184,7 +184,7 @@ class CachedSession(NamedTuple):
         has_unread = codec.is_unread(run.state) or (isinstance(run, ArmRun) and run.arms.removed is None)
         has_unread |= run.control is not None
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or has_unread
-        version, spec, state, created_at, _ = snapshot
+        version, spec, state, created_at, *_ = snapshot
         return cls(
             *(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0], needs_records, effective),
             *(False, created_at, *few_bytes(spec, state)),

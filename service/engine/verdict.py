@@ -17,6 +17,8 @@ GROUP_ACTS, ARM_ACTS = 5000, 1000
 """Acts after which the interval of a difference, and of an arm, is narrowest, against that of a single look."""
 FIRST_ACTS = 200
 """Acts of both groups from which on there is a verdict."""
+_DOUBT = -2 * math.log(ALPHA) + math.log(1 - 2 * math.log(ALPHA))
+"""r times the acts after which the interval is narrowest."""
 _LARGEST = 1.797e308
 """What is not clipped otherwise stays finite."""
 _NO_SIZE = 1e-12
@@ -74,8 +76,7 @@ def radius(variance: float, acts: float, tuned_to: float) -> float:
     acts : n, those of all groups, at least 1
     tuned_to : acts at which the interval is to be narrow
     """
-    doubt = 2 * math.log(1 / ALPHA)
-    r = (doubt + math.log(doubt + 1)) / tuned_to
+    r = _DOUBT / tuned_to
     grown = acts * r + 1
     return math.sqrt(variance * 2 * grown / (acts * acts * r) * math.log(math.sqrt(grown) / ALPHA))
 

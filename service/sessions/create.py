@@ -18,6 +18,7 @@ from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
 from ..commit.schemas import Schemas
 from ..cooperative import Body, FairYield, compress_if_large, is_answer, joined, run_in_thread_if_large, unpack
+from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec
 from ..models.events import Idempotency
@@ -26,7 +27,7 @@ from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary
 from ..serialization.binary import CHECKSUM_BYTES
-from ..store.base import NewSession, Snapshot, Store
+from ..store.base import ArmCounts, NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
 from .act import check_control, check_defined
 from .transfer import read as read_document
@@ -235,7 +236,9 @@ class Creator:
             expires_at = cached.stored.specification.expires_at(self._store.now())
             snapshot = whole.snapshot._replace(version=new.version, expires_at=expires_at)
             shown = await self._reader.as_of_now(cached, journal := Journal())
-            leader = await self._reader.leader(session_id, cached, shown.run, journal, whole.counts)
+            arms = run.arms.live if isinstance(run, ArmRun) else ()
+            rows = {arm: ArmCounts(*whole.counts.get(arm, ())) for arm in arms}
+            leader = await self._reader.leader(session_id, cached, shown.run, journal, rows)
             body = await joined(session_view(session_id, snapshot, shown, leader=leader), FairYield())
             new = new._replace(answer=(key.key, key.body + await compress_if_large(body)))
         async with self._counted(session_id, rights):

@@ -32,7 +32,7 @@ from ..serialization.summary import HintCode as HintCode
 from ..store.base import ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
-from .views import Reader, check_id, of_store, so_far, summary
+from .views import Reader, check_id, of_store, so_far, summary, sums_so_far
 
 Gone = Callable[[], bool]
 """Whether a client has left."""
@@ -335,7 +335,8 @@ def _named(run: ArmRun, arm: int) -> dict[str, Any]:
 
 def _counted(run: ArmRun, counts: ReadCounts, arm: int) -> dict[str, Any]:
     row, outstanding = counts.rows[arm], counts.outstanding.get(arm, 0)
-    acts, mean, low, high = so_far(run.params, row, outstanding)
+    acts, total = sums_so_far(run.params, row, outstanding)
+    mean, low, high = so_far(run.params.losses, acts, total)
     return {
         "acts": int(counts.acts(arm)),
         "outstanding": outstanding,
@@ -344,7 +345,7 @@ def _counted(run: ArmRun, counts: ReadCounts, arm: int) -> dict[str, Any]:
         f"mean_{run.params.losses.word}": counts.mean(arm),
         "low": low,
         "high": high,
-        "so_far": {"acts": acts, "events": int(row.feedbacks), "mean": mean},
+        "so_far": {"acts": int(acts), "events": int(row.feedbacks), "mean": mean},
     }
 
 

@@ -24,7 +24,7 @@ from ..models.specification import Specification, is_id
 from ..serialization import summary as listed
 from ..serialization.summary import effective_arms, shown_mean, time_text
 from ..settings import Settings
-from ..store.base import ArmCounts, Rows, Snapshot, Store, add_counts, counts_of
+from ..store.base import ArmCounts, Snapshot, Store, add_counts, counts_of
 
 # -- How large a session may be: by the settings, and by what an API key allows.
 
@@ -268,7 +268,7 @@ def viewer(reader: Reader, session_id: str, snapshot: Snapshot, cached: CachedSe
     async def view(run: Run, journal: Journal, extends_deadline: bool, unknown: Sequence[str] = ()) -> Body:
         leader = None
         with suppress(StoreUnavailableError, UnknownSessionError):  # Which the commit will find out.
-            leader = await reader.leader(session_id, cached, run, journal)
+            leader = await reader.leader(session_id, cached, run, journal, {})
         extended = cached.stored.specification.expires_at(run.ledger.time)
         then = snapshot._replace(version=VERSION, expires_at=extended if extends_deadline else snapshot.expires_at)
         return session_view(session_id, then, cached._replace(run=run), unknown, leader)
@@ -279,28 +279,33 @@ def viewer(reader: Reader, session_id: str, snapshot: Snapshot, cached: CachedSe
 # -- What an arm's rewards are so far, and which arm leads.
 
 
-def so_far(params: Params, counts: ArmCounts, outstanding: int) -> tuple[int, float | None, float, float]:
-    """Return an arm's acts, mean and interval, an act counting as the default until an event replaces it.
+def sums_so_far(params: Params, counts: ArmCounts, outstanding: int) -> tuple[float, float]:
+    """Return how many of an arm's acts count, and the sum of their losses on the scale where 1 is the worst.
 
-    Without a default settled decisions count alone; without acts the mean is None, the interval the whole range.
+    An act counts as the default until an event replaces it; without a default settled decisions count alone.
 
     Parameters
     ----------
-    params : of the session, in whose unit mean and interval are
+    params : of the session
     counts, outstanding : of the arm
     """
     losses, expiry, learned = params.losses, params.expiry, counts.feedbacks + counts.defaulted
-    acts, total = learned, counts.losses
-    if expiry is not None and expiry.loss is not None:
-        acts = outstanding + counts.feedbacks + counts.expired + counts.removed
-        total += (acts - learned) * losses.share(losses.posted(expiry.loss))
+    if expiry is None or expiry.loss is None:
+        return learned, counts.losses
+    acts = outstanding + counts.feedbacks + counts.expired + counts.removed
+    return acts, counts.losses + (acts - learned) * losses.share(losses.posted(expiry.loss))
+
+
+def so_far(losses: LossRange, acts: float, total: float) -> tuple[float | None, float, float]:
+    """Return the mean of an arm, None without acts, and the ends of its interval, as clients see them.
+
+    Parameters
+    ----------
+    losses : of the session
+    acts, total : as ``sums_so_far`` returns them
+    """
     low, high = sorted(losses.at_share(1 - end) for end in mean_interval(acts - total, acts))
-    return (
-        int(acts),
-        shown_mean(losses.at_share(total / acts)) if acts > 0 else None,
-        shown_mean(low),
-        shown_mean(high),
-    )
+    return shown_mean(losses.at_share(total / acts)) if acts > 0 else None, shown_mean(low), shown_mean(high)
 
 
 Leader = Mapping[str, Any]
@@ -311,11 +316,11 @@ MAX_LEADERS = 1_000
 """Sessions whose leader is remembered."""
 
 
-def _leader(run: ArmRun, p: FloatArray, position: int, row: ArmCounts) -> dict[str, Any]:
+def _leader(run: ArmRun, p: FloatArray, position: int, sums: tuple[float, float]) -> dict[str, Any]:
     """Return what is known of an arm, by position, but whether its lead is clear."""
     arm, names = run.arms.live[position], run.arms.names
     label = {} if names is None else {"label": names[arm]}
-    _, mean, low, high = so_far(run.params, row, run.ledger.by_arm.item(position))
+    mean, low, high = so_far(run.params.losses, *sums)
     return {"arm": arm, **label, "probability": p.item(position), "mean": mean, "low": low, "high": high}
 
 
@@ -324,7 +329,7 @@ def _first_leader(run: Run) -> Leader | None:
     if not isinstance(run, ArmRun) or run.ledger.slot:
         return None
     position = int((p := run.probabilities).argmax())
-    return _leader(run, p, position, ArmCounts()) | {"clear": len(run.arms.live) == 1}
+    return _leader(run, p, position, (0, 0)) | {"clear": len(run.arms.live) == 1}
 
 
 # -- Reading sessions without changing them.
@@ -356,61 +361,72 @@ class Reader:
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
         self.store, self._cache = store, cache
-        self._leaders: dict[str, tuple[tuple[str, int], Leader | None]] = {}
-        """By session, at a version and with so many decisions expired."""
+        self._leaders: dict[str, tuple[tuple[str, int], Leader | None, Sequence[int]]] = {}
+        """By session, at a version and with so many decisions expired; and the arms that were looked at for it."""
 
     async def view(self, session_id: str) -> Body:
         """Return the JSON of a session as it is now, with its due decisions settled; nothing is committed."""
-        snapshot, cached = await self.settled(session_id, journal := Journal())
+        known, leader, arms = self._leaders.get(session_id, (None, None, ()))
+        snapshot, cached = await self.settled(session_id, journal := Journal(), arms)
         moment = (snapshot.version, cached.run.ledger.expired)
-        known, leader = self._leaders.get(session_id, (None, None))
         if known != moment:
-            leader = await self.leader(session_id, cached, cached.run, journal)
+            # Most often the same arms decide again, whose counts came with the session.
+            rows = dict(zip(arms, snapshot.counts, strict=True))
+            leader = await self.leader(session_id, cached, cached.run, journal, rows)
             if len(self._leaders) >= MAX_LEADERS:
                 self._leaders.clear()
-            self._leaders[session_id] = (moment, leader)
+            self._leaders[session_id] = (moment, leader, [*rows][-ARMS_AT_ONCE:])
         return session_view(session_id, snapshot, cached, leader=leader)
 
     async def leader(
-        self, session_id: str, cached: CachedSession, run: Run, journal: Journal, rows: Rows | None = None
+        self, session_id: str, cached: CachedSession, run: Run, journal: Journal, rows: dict[int, ArmCounts]
     ) -> Leader | None:
         """Return the most probable arm, and whether its interval lies beyond that of each other live arm.
 
-        Counts are read until one is found that does not; of a commit meanwhile some may be counted. Without acts,
-        and over points, it is None.
+        Counts are looked at until one is found that does not; of a commit meanwhile some may be counted. Without
+        acts, and over points, it is None.
 
         Parameters
         ----------
         session_id, cached : of the session
         run : of which the leader is
         journal : what led to it from what is stored
-        rows : the counts of arms, where they are known
+        rows : counts of arms, as they are known; afterwards of those that were looked at
         """
         if not isinstance(run, ArmRun) or not run.ledger.slot:
             return None
-        added, losses, leader, p = dict[int, list[float]](), run.params.losses, dict[str, Any](), run.probabilities
+        added, live, p, known = dict[int, list[float]](), run.arms.live, run.probabilities, rows.copy()
         if journal:
             default = cached.stored.specification.default_loss
-            add_counts(added, await journal.counts(losses, default, FairYield()))
-        order, start = np.argsort(-p, kind="stable"), 0
-        rises = losses.best > losses.worst
-        while start < order.size:
-            some = order[start : start + (ARMS_AT_ONCE if start else FEW_ARMS)].tolist()
-            arms, start = [run.arms.live[at] for at in some], start + len(some)
-            found = None if rows is not None else await self.store.read_counts(session_id, arms)
-            if found is None and rows is None:
-                raise UnknownSessionError
-            for place, (arm, at) in enumerate(zip(arms, some, strict=True)):
-                row = ArmCounts(*(rows or {}).get(arm, ())) if found is None else found.rows[place]
+            add_counts(added, await journal.counts(run.params.losses, default, FairYield()))
+        rows.clear()
+        leader, least, ranked, fair_yield = dict[str, Any](), 0.0, list[int](), FairYield()
+        lead = live[int(p.argmax())]
+        arms = [lead, *known] if lead in known else []
+        while True:
+            for arm in arms:
+                if arm in rows or not run.arms.is_live(arm):
+                    continue
+                at, rows[arm] = run.arms.positions[arm], (row := known[arm])
                 if added:
                     row = ArmCounts(*map(sum, zip(row, counts_of(arm, added), strict=True)))
+                acts, total = sums_so_far(run.params, row, run.ledger.by_arm.item(at))
+                low, high = mean_interval(acts - total, acts)
                 if not leader:
-                    leader = _leader(run, p, at, row)
-                    continue
-                _, _, low, high = so_far(run.params, row, run.ledger.by_arm.item(at))
-                if high >= leader["low"] if rises else low <= leader["high"]:
+                    leader, least = _leader(run, p, at, (acts, total)), low
+                elif high >= least:
                     return leader | {"clear": False}
-        return leader | {"clear": True}
+                await fair_yield()
+            ranked = ranked or [live[at] for at in np.argsort(-p, kind="stable").tolist()]
+            some = [arm for arm in ranked if arm not in known][
+                : ARMS_AT_ONCE if len(known) >= FEW_ARMS else FEW_ARMS
+            ]
+            if not some:
+                return leader | {"clear": True}
+            if (found := await self.store.read_counts(session_id, some)) is None:
+                raise UnknownSessionError
+            arms = [*some, *(known.keys() - rows.keys())]
+            known |= zip(some, found.rows, strict=True)
 
     async def compare(self, learner: str, control: str) -> bytes:
         """Return the JSON of two sessions' counts and verdict, as if they were two groups of one.
@@ -440,13 +456,16 @@ class Reader:
             )
         return COMPACT.encode(listed.compared(ranges[0], groups[0], groups[1])).encode()
 
-    async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
+    async def settled(
+        self, session_id: str, journal: Journal, arms: Sequence[int] = ()
+    ) -> tuple[Snapshot, CachedSession]:
         """Read a session as it is now, with its due decisions settled, without committing that.
 
         Parameters
         ----------
         session_id : of the session to read
         journal : notes what is settled
+        arms : by index, whose counts the store is asked for too
 
         Returns
         -------
@@ -456,7 +475,7 @@ class Reader:
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        snapshot, cached = await self.load(session_id, expires=True)
+        snapshot, cached = await self.load(session_id, arms, expires=True)
         return snapshot, await self.as_of_now(cached, journal)
 
     async def as_of_now(self, cached: CachedSession, journal: Journal) -> CachedSession:
@@ -477,12 +496,15 @@ class Reader:
         await expire_due(run, journal)
         return cached._replace(run=run)
 
-    async def load(self, session_id: str, *, expires: bool = False) -> tuple[Snapshot, CachedSession]:
+    async def load(
+        self, session_id: str, arms: Sequence[int] = (), *, expires: bool = False
+    ) -> tuple[Snapshot, CachedSession]:
         """Read a session as it was last committed.
 
         Parameters
         ----------
         session_id : of the session
+        arms : by index, whose counts the store is asked for too
         expires : whether it is read with the records of its window; otherwise without records that its learner's
             state does not need
 
@@ -495,7 +517,7 @@ class Reader:
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
         check_id(session_id)
-        while (snapshot := await self.store.load(session_id)) is not None:
+        while (snapshot := await self.store.load(session_id, arms)) is not None:
             cached = await self.cached(session_id, snapshot)
             run = cached.run
             is_needed = cached.is_unread or run.control is not None or (expires and run.params.expiry is not None)

@@ -118,6 +118,8 @@ class Snapshot(NamedTuple):
     """Unix seconds by the store's clock."""
     expires_at: float | None
     """Unix seconds; None for a session without idle expiry."""
+    counts: Sequence[ArmCounts] = ()
+    """Of arms that were asked for."""
 
 
 class Listed(NamedTuple):
@@ -405,8 +407,11 @@ class Store(Protocol):
         are the same.
         """
 
-    async def load(self, session_id: str) -> Snapshot | None:
-        """Read a session as it is now; None where there is none. The idle deadline stays."""
+    async def load(self, session_id: str, arms: Sequence[int] = ()) -> Snapshot | None:
+        """Read a session as it is now, and counts of arms by index; None where there is none.
+
+        The idle deadline stays.
+        """
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         """Read the answer stored under an idempotency key of a session; None where there is none.

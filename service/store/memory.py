@@ -141,8 +141,10 @@ class MemoryStore:
         self._begin(session, created)
         return created.snapshot()
 
-    async def load(self, session_id: str) -> Snapshot | None:
-        return None if (session := self._session(session_id)) is None else session.snapshot()
+    async def load(self, session_id: str, arms: Sequence[int] = ()) -> Snapshot | None:
+        if (session := self._session(session_id)) is None:
+            return None
+        return session.snapshot()._replace(counts=tuple(base.counts_of(arm, session.counts) for arm in arms))
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         session = self._session(session_id)

@@ -268,7 +268,7 @@ async def test_finding_a_session_changes_nothing_of_it_but_the_version(make_clie
 class Vanishing(MemoryStore):
     """A store in which somebody deletes every session before it can be read."""
 
-    async def load(self, session_id):
+    async def load(self, session_id, *arms):
         await self.delete(session_id)
         return await super().load(session_id)
 

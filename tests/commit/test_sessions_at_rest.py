@@ -28,9 +28,9 @@ class CountingStore(MemoryStore):
 
     loads = 0
 
-    async def load(self, session_id):
+    async def load(self, session_id, *arms):
         self.loads += 1
-        return await super().load(session_id)
+        return await super().load(session_id, *arms)
 
 
 async def create(sessions, session_id, **fields):

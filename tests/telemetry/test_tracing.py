@@ -196,7 +196,7 @@ async def test_names_of_spans_come_from_the_routes_alone(traced):
 
 @pytest.mark.parametrize(("error", "status"), [(StoreUnavailableError, 503), (RuntimeError, 500)])
 async def test_a_failure_is_told_without_its_text(traced, monkeypatch, error, status):
-    async def load(store, session_id):
+    async def load(store, session_id, *arms):
         raise error("no answer from redis://user:hunter22@host")
 
     monkeypatch.setattr(MemoryStore, "load", load)

@@ -226,12 +226,12 @@ class Script:
 
 
 CREATE = Script("create", writes=True)
-LOAD = Script("load")
+LOAD = Script("load", "prelude counted")
 RECALL = Script("recall")
 COMMIT = Script("commit", "prelude sums writers", writes=True)
 COMMIT_PLAIN = Script("commit_plain", "sums", writes=True)
 RECORDS = Script("beside/records")
-COUNTS = Script("beside/counts")
+COUNTS = Script("beside/counts", "prelude counted")
 LOG = Script("beside/log")
 SEGMENTS = Script("beside/segments")
 SEGMENT_NAMES = Script("beside/segment_names")
@@ -407,7 +407,12 @@ _ROW = struct.Struct(f">{len(ArmCounts._fields)}d")
 def read_counts(reply: Sequence[bytes]) -> Counts:
     """Read a version, and the counts of arms."""
     version, *rows = reply
-    return Counts(text(version), [ArmCounts(*_ROW.unpack(row)) for row in rows])
+    return Counts(text(version), rows_of(rows))
+
+
+def rows_of(rows: Sequence[bytes]) -> list[ArmCounts]:
+    """Read the counts of arms."""
+    return [ArmCounts(*_ROW.unpack(row)) for row in rows]
 
 
 def pack_counts(rows: base.Rows) -> dict[bytes, bytes]:

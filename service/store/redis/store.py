@@ -68,9 +68,11 @@ class RedisStore:
             return scripts.snapshot((session.version.encode(), session.spec, session.state, *reply[1]))
         return scripts.snapshot(reply[1])
 
-    async def load(self, session_id: str) -> Snapshot | None:
-        reply = await self._run(scripts.LOAD, self._keys.of(session_id))
-        return scripts.snapshot(reply[1]) if reply[0] == b"OK" else None
+    async def load(self, session_id: str, arms: Sequence[int] = ()) -> Snapshot | None:
+        reply = await self._run(scripts.LOAD, self._keys.of(session_id), arms)
+        if reply[0] != b"OK":
+            return None
+        return scripts.snapshot(reply[1])._replace(counts=scripts.rows_of(reply[2]) if arms else ())
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         reply = await self._run_on_session(scripts.RECALL, session_id, (ANSWER + digest,))
