@@ -35,11 +35,9 @@ ServiceError
 └── NewerSchemaError           503 newer_schema
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 # -- What all errors have in common, and how wrong fields are named.
 
@@ -91,7 +89,7 @@ class ServiceError(Exception):
 
     Parameters
     ----------
-    detail : text for the client; the title if None
+    detail : text for the client; that of the class, or its title, if None
     errors : what is wrong with which fields
     indexes : places of the wrong events in the request, from 0
     reason : what logs say in place of ``detail``, where that has text of the client's
@@ -100,6 +98,8 @@ class ServiceError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
+    text: ClassVar[str] = ""
+    """For the client, if the title is not enough."""
     retry: ClassVar[bool] = False
     """Whether the same request may succeed soon: the answer then carries ``Retry-After``."""
     fields: Mapping[str, Any] = {}
@@ -113,7 +113,7 @@ class ServiceError(Exception):
         indexes: Sequence[int] = (),
         reason: str | None = None,
     ) -> None:
-        self.detail = detail or self.title
+        self.detail = detail or self.text or self.title
         self.reason = reason or self.detail
         self.errors = errors
         self.indexes = indexes
@@ -129,7 +129,7 @@ class UnauthorizedError(ServiceError):
     status, code, title = 401, "unauthorized", "A valid API key is needed"
 
     @classmethod
-    def of(cls, found: str) -> UnauthorizedError:
+    def of(cls, found: str) -> Self:
         """Make the error for what the request has in place of one valid key; its text names the headers.
 
         Parameters
@@ -175,24 +175,19 @@ class CrossSiteError(ServiceError):
     """A page of another site sent the request, and this service has no API keys."""
 
     status, code, title = 403, "cross_site", "The request comes from a page of another site"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "A service without API keys serves no requests of other sites' pages, but for their clicks "
-            "(POST /v1/clicks): use API keys"
-        )
+    text = (
+        "A service without API keys serves no requests of other sites' pages, but for their clicks "
+        "(POST /v1/clicks): use API keys"
+    )
 
 
 class ForeignHostError(ServiceError):
     """The request's host is no local name, and this service has no API keys."""
 
     status, code, title = 421, "foreign_host", "The request's host is no local name"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "A service without API keys serves local names only: add the host to BANDIT_ALLOWED_HOSTS, or use "
-            "API keys"
-        )
+    text = (
+        "A service without API keys serves local names only: add the host to BANDIT_ALLOWED_HOSTS, or use API keys"
+    )
 
 
 # -- What goes wrong in the service itself, or in its store.
@@ -243,9 +238,7 @@ class InvalidRequestError(ServiceError):
     status, code, title = 422, "invalid_request", "The request is not valid"
 
     @classmethod
-    def of(
-        cls, field: str, message: str, index: int | None = None, logged_message: str | None = None
-    ) -> InvalidRequestError:
+    def of(cls, field: str, message: str, index: int | None = None, logged_message: str | None = None) -> Self:
         """Make the error for one wrong field.
 
         Parameters
@@ -258,7 +251,7 @@ class InvalidRequestError(ServiceError):
         return cls.of_all([FieldError(field, message, index, logged_message=logged_message)])
 
     @classmethod
-    def of_all(cls, errors: Sequence[FieldError]) -> InvalidRequestError:
+    def of_all(cls, errors: Sequence[FieldError]) -> Self:
         """Make the error for one or more wrong fields; its text names the first.
 
         Parameters
@@ -281,9 +274,7 @@ class NotFoundError(ServiceError):
     """There is no such route."""
 
     status, code, title = 404, "not_found", "There is no such resource"
-
-    def __init__(self, detail: str | None = None) -> None:
-        super().__init__(detail or f"{self.title}; /docs lists all")
+    text = f"{title}; /docs lists all"
 
 
 class MethodNotAllowedError(ServiceError):
@@ -292,7 +283,7 @@ class MethodNotAllowedError(ServiceError):
     status, code, title = 405, "method_not_allowed", "The resource does not offer this method"
 
     @classmethod
-    def of(cls, methods: str) -> MethodNotAllowedError:
+    def of(cls, methods: str) -> Self:
         """Make the error for a route that offers these methods.
 
         Parameters
@@ -358,7 +349,7 @@ class SurplusFeedbackError(ServiceError):
     """How many of them are surplus."""
 
     @classmethod
-    def of(cls, text: str, events: int, indexes: Sequence[int]) -> SurplusFeedbackError:
+    def of(cls, text: str, events: int, indexes: Sequence[int]) -> Self:
         """Make the error for a request of which some events are surplus.
 
         Parameters
@@ -378,7 +369,7 @@ class SessionExistsError(ServiceError):
     status, code, title = 409, "session_exists", "A session with this id and another specification exists"
 
     @classmethod
-    def of(cls, errors: Sequence[FieldError], paths: Sequence[str]) -> SessionExistsError:
+    def of(cls, errors: Sequence[FieldError], paths: Sequence[str]) -> Self:
         """Make the error for a session that differs in one or more fields; its text names them, and what to do.
 
         Parameters

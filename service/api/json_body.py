@@ -5,8 +5,6 @@ model for each would cost as much as learning from it. Whatever it refuses is re
 which says where the fault is. Large bodies are read in a thread, large batches of events in pieces with pauses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -14,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from jiter import from_json
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -59,7 +57,7 @@ class PartLimits(NamedTuple):
     """Names of fields, and values that are texts."""
 
     @classmethod
-    def of(cls, settings: Settings) -> PartLimits:
+    def of(cls, settings: Settings) -> Self:
         """Make the limits that allow the longest batch, the most labels, and the longest lists beside them."""
         events, arms = settings.max_events, settings.max_arms
         warm = min(arms, settings.max_arms_centred)
@@ -283,19 +281,21 @@ def plain_event(posted: Mapping[str, Any], _settings: Settings) -> PlainEvents |
 
 def plain_events(posted: Mapping[str, Any], settings: Settings) -> Feedbacks | None:
     """Read a batch of events; None if it is not plain."""
-    events = posted.get("events")
-    if type(events) is not list or len(posted) != 1 or not 0 < len(events) <= settings.max_events:
-        return None
-    columns = _columns(events)
+    columns = _columns(events) if (events := _listed(posted, settings)) else None
     return None if columns is None else batch_of(columns)
 
 
 def each_event(posted: Mapping[str, Any], settings: Settings) -> Feedbacks | None:
     """Read a batch of events, any of which may be wrong; None if the batch itself is."""
-    events = posted.get("events")
-    if type(events) is not list or len(posted) != 1 or not 0 < len(events) <= settings.max_events:
+    if not (events := _listed(posted, settings)):
         return None
     return batch_of(_columns(events) or [read_event(event, settings) for event in events])
+
+
+def _listed(posted: Mapping[str, Any], settings: Settings) -> list[Any]:
+    """Return the events of a batch; none if they are too many, or not all that it has."""
+    events = posted.get("events")
+    return events if type(events) is list and len(posted) == 1 and len(events) <= settings.max_events else []
 
 
 async def read_each(values: Sequence[Any], settings: Settings) -> Sequence[Event | WrongEvent]:

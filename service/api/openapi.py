@@ -241,6 +241,8 @@ def _name_bounds(part: Any) -> None:
 
 def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:
     """Add the limits that the settings give."""
+    size = settings.max_label_bytes
+    of_labels = {"maxLength": size, "description": f"Printable; at most {size} bytes of UTF-8."}
     for name, field, limit in (
         ("Acts", "count", {"maximum": settings.max_acts}),
         ("Feedbacks", "events", {"maxItems": settings.max_events}),
@@ -251,21 +253,16 @@ def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:
     ):
         schemas[name]["properties"][field] |= limit
     for name, field in (("ChangeArms", "add"), ("ReplaceArms", "arms")):
-        _limit_label(_given(schemas[name]["properties"][field])["items"], settings)
+        _given(schemas[name]["properties"][field])["items"] |= of_labels
     for spec in REGISTRY.values():
         fields = schemas[spec.__name__]["properties"]
         if issubclass(spec, ArmsSpec):
             most = Limits(settings).max_arms(spec, ALL)
             _given(fields["n_arms"])["maximum"] = most
             _given(fields["arms"])["maxItems"] = most
-            _limit_label(_given(fields["arms"])["items"], settings)
+            _given(fields["arms"])["items"] |= of_labels
         else:
             _given(fields["dim"])["maximum"] = settings.max_dim
-
-
-def _limit_label(label: dict[str, Any], settings: Settings) -> None:
-    size = settings.max_label_bytes
-    label |= {"maxLength": size, "description": f"Printable; at most {size} bytes of UTF-8."}
 
 
 def _given(schema: dict[str, Any]) -> dict[str, Any]:

@@ -191,7 +191,9 @@ def distribution_over_few(
     costs : of each entry, in units of the scale, on top of its sum
     """
     if sums.ndim > 1:
-        return _of_many(sums, scale, before, floor, costs)
+        runs = zip(sums, np.broadcast_to(scale, sums.shape[:-1]).tolist(), before, strict=True)
+        alone = [distribution_over_few(*run, floor, costs) for run in runs]
+        return Few(*(np.array(part) for part in zip(*alone, strict=True)))
     values = sums.tolist()
     least = min(values)
     values = [value - least for value in values]
@@ -231,24 +233,6 @@ def _solved(values: list[float], scale: float, before: list[float]) -> tuple[flo
             break
     roots = [scale / (value - lam[0]) for value in values]
     return lam[0], [root * root for root in roots]
-
-
-def _of_many(sums: FloatArray, scale: Any, before: FloatArray, floor: float, costs: Sequence[float]) -> Few:
-    """Return ``distribution_over_few`` of many runs; the same operations bit for bit as for one."""
-    sums = sums - sums.min(axis=-1, keepdims=True)
-    live = column(scale) > 0
-    wide = np.where(live, column(scale), 1.0)
-    asked = sums + wide * np.array(costs)
-    asked -= asked.min(axis=-1, keepdims=True)
-    root = np.sqrt(before)
-    weight = before * root
-    guess = np.add.reduce((asked - wide / root) * weight, axis=-1) / np.add.reduce(weight, axis=-1)
-    lam, solved = solve_rows(asked[..., None, :], np.broadcast_to(wide, (*guess.shape, 1)), guess[..., None])
-    x, low = solved[..., 0, :], (solved[..., 0, :] < floor) & live
-    raised = np.where(low, sums + (lam + wide / math.sqrt(floor) - asked), sums)
-    x = np.where(x < floor, floor, x)
-    p = np.where(live, x / np.add.reduce(x, axis=-1, keepdims=True), before)
-    return Few(raised, p, np.where(live, wide / np.sqrt(p), 0.0))
 
 
 def mixture(weights: FloatArray, p: FloatArray) -> FloatArray:

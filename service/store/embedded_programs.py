@@ -1,7 +1,5 @@
 """The data folder of an embedded store: its lock, the programs that can serve it, and what is in it."""
 
-from __future__ import annotations
-
 import fcntl
 import importlib
 import json
@@ -14,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from .. import install
 
@@ -79,7 +77,7 @@ class Version(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name} {self.major}.{self.minor}" if self.name else "an unknown server"
 
-    def can_read(self, writer: Version) -> bool:
+    def can_read(self, writer: Self) -> bool:
         """Return whether this reads what ``writer`` wrote: its own kind if not newer, others up to their fork.
 
         A server that nobody knows is tried.

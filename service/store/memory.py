@@ -1,12 +1,10 @@
 """Sessions in this process, for trials and tests: the whole contract, but nothing outlives the process."""
 
-from __future__ import annotations
-
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from . import base
 from .base import Commit, NewSession, Snapshot, StoreOptions, WholeSession, Written
@@ -62,7 +60,7 @@ class MemorySession:
         return WholeSession(self.snapshot(), *beside)
 
     @classmethod
-    def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
+    def restored(cls, whole: WholeSession, new: NewSession) -> Self:
         """Return a session that was exported, without a deadline.
 
         Parameters

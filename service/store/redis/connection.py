@@ -1,7 +1,5 @@
 """The connections of a worker to one Redis server: how calls share them, and how replicas acknowledge commits."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re
@@ -10,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import hiredis
 from redis._parsers.base import BaseParser
@@ -73,7 +71,7 @@ class Pipeline(asyncio.Protocol):
         self._transport.set_protocol(self)
 
     @classmethod
-    async def open(cls, settings: Mapping[str, Any], reply_seconds: float) -> Pipeline:
+    async def open(cls, settings: Mapping[str, Any], reply_seconds: float) -> Self:
         """Connect with settings as ``read_url`` gives them; RedisError if that fails."""
         settings = dict(settings)
         connection = settings.pop("connection_class", Connection)(**settings)
