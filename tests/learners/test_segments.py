@@ -1,14 +1,60 @@
 """Segments follow their rule; order and unit of losses do not matter, nothing breaks them, and they pay."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from service.learners.base import Slot, draw
 from service.learners.centred_tsallis import CentredTsallis
 from service.learners.multiscale_tsallis import MultiscaleTsallis
-from service.learners.segments import given_up, with_fewer, with_more
+from service.learners.segments import Moment, Segments, given_up, start_segment, start_shared, with_fewer, with_more
 from tests.support import vectors
-from tests.support.segment_player import Player
+
+
+class Player:
+    """Segments with their global part, and no more of either kept than the rule keeps."""
+
+    def __init__(self, part, default=None):
+        self.layer, self.n_arms, self.default = Segments(part), part.n_arms, default
+        self.part, self.shared = part.start(), start_shared()
+        self.segments: dict[str, Any] = {}
+        self.t = self.outstanding = 0
+
+    def moment(self, name):
+        return Moment(self.part, self.shared, self.segments.get(name))
+
+    def keep(self, name, moment):
+        self.part, self.shared = moment.part, moment.shared
+        if moment.segment is not None:
+            self.segments[name] = moment.segment
+
+    def open(self, name, eligible=None, floor=0.0):
+        self.t += 1
+        places = None if eligible is None else np.array(eligible)
+        slot = Slot(self.t, self.outstanding, 0.0, 0.0, places, floor, self.default is not None)
+        segment = self.segments.get(name) or start_segment(self.n_arms)
+        moment, p = self.layer.open(self.part, self.shared, segment, slot)
+        self.keep(name, moment)
+        self.outstanding += 1
+        return p
+
+    def charge(self, name, arm):
+        self.keep(name, self.layer.settle(self.moment(name), arm, self.default or 0.0, ends=0))
+
+    def settle(self, name, arm, loss):
+        self.outstanding = max(self.outstanding - 1, 0)
+        if self.default is None:
+            self.keep(name, self.layer.settle(self.moment(name), arm, loss))
+        else:
+            self.keep(name, self.layer.correct(self.moment(name), arm, loss, self.default))
+
+    def void(self, name, arm):
+        self.outstanding = max(self.outstanding - 1, 0)
+        if self.default is None:
+            self.keep(name, self.layer.void(self.moment(name), arm))
+        else:
+            self.keep(name, self.layer.uncharge(self.moment(name), arm, self.default))
 
 
 def test_segments_follow_their_trace():

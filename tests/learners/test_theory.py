@@ -10,7 +10,53 @@ import pytest
 from service.learners.base import FloatArray, Slot, many
 from service.learners.batched_exp3 import BatchedExp3, BatchedExp3Spec
 from service.learners.dexp3 import Dexp3, Dexp3Spec
-from tests.support.exact_games import HUNDREDS, ROUNDING, Game, actions, expected, game
+
+ROUNDING = 1e-12
+HUNDREDS = [3, pytest.param(200, marks=pytest.mark.slow)]
+
+
+class Game(NamedTuple):
+    """Losses, shape (T, K), and for each slot the slots whose events arrive in it, in order."""
+
+    losses: FloatArray
+    arriving: list[list[int]]
+
+    @property
+    def delays(self):
+        return [u - s for u, slots in sorted(enumerate(self.arriving)) for s in slots]
+
+    @property
+    def max_delay(self):
+        return max(1, *self.delays)
+
+
+def game(seed):
+    """K 2-3, T 4-8; delays at random, in one burst, or in reversed order; all events arrive by the last slot."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(2, 4))
+    t = int(rng.integers(4, 9 if k == 2 else 7))
+    delays = [
+        rng.integers(0, t, t),
+        np.full(t, 2),
+        np.where(np.arange(t) < t // 2, t // 2 - np.arange(t), 0),
+        np.maximum(t - 2 - 2 * np.arange(t), 0),
+    ][seed % 4]
+    arriving: list[list[int]] = [[] for _ in range(t)]
+    for s in range(t):
+        arriving[min(t - 1, s + int(delays[s]))].append(s)
+    for slots in arriving:
+        rng.shuffle(slots)
+    losses = rng.random((t, k)) if seed % 3 else rng.integers(0, 2, (t, k)).astype(float)
+    return Game(losses, arriving)
+
+
+def actions(played):
+    t, k = played.losses.shape
+    return np.array(list(itertools.product(range(k), repeat=t)))
+
+
+def expected(chance, values):
+    return float((chance * values).sum())
 
 
 class Course(NamedTuple):
@@ -24,7 +70,7 @@ class Course(NamedTuple):
     """Slot s, slot of arrival u, and before, c, after: the distributions around the event and what it adds."""
 
 
-def play_dexp3(played: Game, spec: Dexp3Spec) -> Course:
+def play_dexp3(played, spec):
     """c is the clipped estimate of the event, shape (K^T, K)."""
     learner, arms = spec.build(), actions(played)
     assert isinstance(learner, Dexp3)
@@ -44,13 +90,13 @@ def play_dexp3(played: Game, spec: Dexp3Spec) -> Course:
     return Course(chance, p, events)
 
 
-def regret(played: Game, course: Course) -> float:
+def regret(played, course):
     """Against the best arm in hindsight."""
     total = sum(expected(course.chance, p @ row) for p, row in zip(course.p, played.losses, strict=True))
     return total - float(played.losses.sum(axis=0).min())
 
 
-def theorem_r(k: int, t: int, d: int, total: int, rates: tuple[float, float, float]) -> float:
+def theorem_r(k, t, d, total, rates):
     eta, clip, floor = rates
     return (
         (math.log(k) + t * floor) / eta
@@ -61,7 +107,7 @@ def theorem_r(k: int, t: int, d: int, total: int, rates: tuple[float, float, flo
     )
 
 
-def safe_rates(d: int, seed: int) -> tuple[float, float, float]:
+def safe_rates(d, seed):
     """Rates with eta delta_1 + delta_2 <= 1/(2 d)."""
     rng = np.random.default_rng(seed)
     eta, floor = float(rng.uniform(0.02, 0.5)), float(rng.uniform(0.0, 0.2)) / (2 * d) + 1e-9
@@ -69,7 +115,7 @@ def safe_rates(d: int, seed: int) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("games", HUNDREDS)
-def test_theorem_r_and_every_inequality_of_its_proof(games: int) -> None:
+def test_theorem_r_and_every_inequality_of_its_proof(games):
     for seed in range(games):
         played = game(seed)
         (t, k), d = played.losses.shape, played.max_delay
@@ -104,7 +150,7 @@ def test_theorem_r_and_every_inequality_of_its_proof(games: int) -> None:
         assert regret(played, course) <= theorem_r(k, t, d, sum(played.delays), rates)
 
 
-def test_taking_the_largest_ratio_out_of_the_sum_is_wrong() -> None:
+def test_taking_the_largest_ratio_out_of_the_sum_is_wrong():
     p_t, p_u, loss, arm = np.array([0.5, 0.5]), np.array([0.25, 0.75]), np.array([1.0, 1.0]), np.array([1.0, 0.0])
 
     left = ((p_t - arm) * loss).sum()
@@ -113,7 +159,7 @@ def test_taking_the_largest_ratio_out_of_the_sum_is_wrong() -> None:
     assert (left, right) == (0.0, pytest.approx(-1.0))
 
 
-def test_so_is_it_in_sum_in_the_papers_own_example() -> None:
+def test_so_is_it_in_sum_in_the_papers_own_example():
     """T = 3, delays 2, 0, 0: slot 2 settles itself, slot 3 the first and itself."""
     losses = np.array([[1.0, 1.0], [0.9, 0.0], [0.0, 1.0]])
     found = []
@@ -143,7 +189,7 @@ class Blocks(NamedTuple):
     block: dict[int, int]
 
 
-def play_batched(played: Game, spec: BatchedExp3Spec) -> Blocks:
+def play_batched(played, spec):
     learner, arms, w = spec.build(), actions(played), max(1, spec.max_delay)
     assert isinstance(learner, BatchedExp3)
     rows, state = np.arange(len(arms)), many(learner.start(), len(arms))
@@ -161,7 +207,7 @@ def play_batched(played: Game, spec: BatchedExp3Spec) -> Blocks:
 
 
 @pytest.mark.parametrize("games", HUNDREDS)
-def test_batched_exp3_and_every_inequality_of_its_proof(games: int) -> None:
+def test_batched_exp3_and_every_inequality_of_its_proof(games):
     for seed in range(games):
         played = game(seed)
         (t, k), w = played.losses.shape, played.max_delay
@@ -199,7 +245,7 @@ def test_batched_exp3_and_every_inequality_of_its_proof(games: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_delays_depend_on_the_arm_the_estimate_is_biased(seed: int) -> None:
+def test_where_delays_depend_on_the_arm_the_estimate_is_biased(seed):
     """Arm 0 answers at once, arm 1 a block later: then P_b knows which arm was drawn."""
     rng = np.random.default_rng(seed)
     t, eta = 5, 0.5

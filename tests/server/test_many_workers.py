@@ -1,5 +1,6 @@
 """Sessions that several workers serve: expiry, provisional losses and segments."""
 
+import contextlib
 import itertools
 import json
 import random
@@ -23,9 +24,46 @@ from service.store.base import head_of
 from tests.support.crashing import Worker
 from tests.support.examples import some_quick
 from tests.support.machines import FIELDS
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
-from tests.support.two_workers import CONNECTIONS, two_workers
+
+CONNECTIONS = 6
+"""The system hands each new connection to one of the workers, so that both get some."""
+SESSION = "/v1/sessions/s"
+
+
+class TwoWorkers:
+    """Calls about the session ``s``, each on a random connection.
+
+    Parameters
+    ----------
+    chance : what draws the connections, and whatever else a test draws
+    """
+
+    def __init__(self, clients, chance):
+        self._clients, self.chance = clients, chance
+
+    def post(self, path, body=None):
+        """The answer to a POST."""
+        answer = self.chance.choice(self._clients).post(f"{SESSION}{path}", json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def get(self, path=""):
+        """The answer to a GET."""
+        return self._clients[0].get(f"{SESSION}{path}").json()
+
+
+@contextlib.contextmanager
+def two_workers(folder, store_url, fields):
+    """Start both workers with a session of these fields, and its twin."""
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(RunningService(folder, "--workers", "2", "--store-url", store_url))
+        service.workers(2)
+        clients = [stack.enter_context(service.client()) for _ in range(CONNECTIONS)]
+        assert clients[0].post("/v1/sessions", json={"session_id": "s", **fields}).status_code == 201
+        run = Stored.of(Specification.model_validate(fields)).start()
+        yield TwoWorkers(clients, random.Random(5)), run
+
 
 # -- One stream at the same times gives the same numbers in process and on any number of workers.
 
@@ -43,7 +81,7 @@ class Played(NamedTuple):
 class Stream:
     """Acts some seconds apart, most of them never clicked, some clicks later than the window."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind):
         fields = FIELDS[kind] | ({"max_open_slots": 1000} if kind in {"exp3", "bold"} else {})
         self.spec = REGISTRY[kind].model_validate({"kind": kind, "n_arms": 4} | fields)
         expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1.0)
@@ -53,11 +91,11 @@ class Stream:
         self.answered = [chance.choice([None, None, 1, 2, 9]) for _ in range(SLOTS)]
         """After how many further slots the click comes."""
 
-    def clicks(self, slot: int, actions: list[tuple[int, int, float]]) -> list[tuple[int, int]]:
+    def clicks(self, slot, actions):
         """Slot and arm of the clicks that come after this slot's act."""
         return [(t, arm) for t, arm, _ in actions if self.answered[t - 1] == slot - t]
 
-    def in_process(self, start: float) -> Played:
+    def in_process(self, start):
         run = Stored.of(self.session).start()
         actions: list[tuple[int, int, float]] = []
         now = start
@@ -71,7 +109,7 @@ class Stream:
                     run.settle(event)
         return Played(actions, codec.encode(run))
 
-    async def on_workers(self, count: int, start: float, url: str) -> Played:
+    async def on_workers(self, count, start, url):
         now = start
         workers = [Worker(open_store(url), lambda: now) for _ in range(count)]
         turns = itertools.cycle(workers)
@@ -95,7 +133,7 @@ class Stream:
 
 @pytest.mark.parametrize("kind", some_quick(FIELDS, ["dexp3", "exp3_current"]))
 @pytest.mark.slow
-async def test_numbers_are_those_of_the_times_whoever_works(kind: str, redis_server: RedisServer) -> None:
+async def test_numbers_are_those_of_the_times_whoever_works(kind, redis_server):
     stream, start = Stream(kind), float(int(time.time()))
     alone = stream.in_process(start)
     ledger = codec.read_shown(head_of(alone.state)).ledger
@@ -106,7 +144,7 @@ async def test_numbers_are_those_of_the_times_whoever_works(kind: str, redis_ser
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_other_times_give_other_numbers(kind: str) -> None:
+def test_other_times_give_other_numbers(kind):
     """What is held above is not held by anything: a stream in one second expires nothing."""
     stream = Stream(kind)
     then = stream.in_process(1e9)
@@ -151,7 +189,7 @@ def test_acts_and_clicks_at_once_are_each_counted_once(tmp_path, redis_server):
         with service.client() as client:
             client.post("/v1/sessions", json={"session_id": "s", **PROVISIONAL})
 
-        def visit(_: int) -> int:
+        def visit(_):
             with service.client() as client:
                 for _ in range(8):
                     arm = client.post("/v1/sessions/s/act").json()["arm"]

@@ -3,19 +3,40 @@
 import logging
 import os
 import subprocess
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import redis
 
+from service.store.embedded import EmbeddedServer
 from service.store.embedded_programs import BINARIES, LOADED, RECORD, SNAPSHOT, EmbeddedStoreError, Version
-from tests.support.data_folders import contents, value, write
 from tests.support.programs import REDIS, WHEEL, program
+
+Started = Callable[..., EmbeddedServer]
+
+
+def value(server):
+    with redis.Redis.from_url(server.url, protocol=2) as client:
+        return client.get("key")
+
+
+def write(server):
+    """Write a key, stop the server, and return its folder."""
+    with redis.Redis.from_url(server.url, protocol=2) as client:
+        client.set("key", "value")
+    server.stop()
+    return server.folder
+
+
+def contents(folder):
+    parts = (folder / "appendonlydir").iterdir()
+    return {path.name: path.read_bytes() for path in parts}
+
 
 # -- Data folders that another program or another version began.
 
 
-def only_in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def only_in_path(folder, monkeypatch, name):
     """Let one program be found first, under a server's usual name."""
     folder.mkdir()
     (folder / BINARIES[1]).symlink_to(program(name))
@@ -91,7 +112,7 @@ def test_which_program_reads_what(reader, writer, able):
     assert version(reader).can_read(version(writer)) is able
 
 
-def version(text: str) -> Version:
+def version(text):
     name, _, numbers = text.partition(" ")
     return Version(name, *map(int, numbers.split(".")))
 
@@ -99,7 +120,7 @@ def version(text: str) -> Version:
 # -- Data folders that hold a restored snapshot, or that a power failure or a kill left.
 
 
-def restored(folder: Path) -> None:
+def restored(folder):
     """Leave nothing but a snapshot in a folder, as a restored backup does."""
     port = "0"
     words = ["--port", port, "--dir", str(folder), "--unixsocket", str(folder / "s"), "--save", ""]

@@ -3,6 +3,8 @@
 import logging
 import os
 import signal
+import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,33 @@ from service.store.embedded_programs import EmbeddedStoreError
 from service.store.redis.store import RedisStore
 from service.telemetry.metrics import Labels, Metrics, timed
 from tests.support.programs import WHEEL, program
-from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, create
 from tests.support.sessions import commit, digest, new_session
-from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
+
+
+@contextmanager
+def small_disk(folder, size):
+    """Mount a file system of ``size`` bytes; skip the test where that is not allowed."""
+    mount, unmount = program("mount"), program("umount")
+    folder.mkdir()
+    words = [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    mounted = subprocess.run(words, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run([unmount, "--lazy", str(folder)], check=True)
+
+
+def fill(folder, left):
+    """Write a file that leaves about ``left`` bytes free."""
+    disk = os.statvfs(folder)
+    filler = folder / "filler"
+    filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - left))
+    return filler
+
 
 LARGE = bytes(300_000)
 MEGABYTE = 1024 * 1024
@@ -30,7 +54,7 @@ async def store(own_redis_server):
     return RedisStore(own_redis_server.url)
 
 
-def leave_room(server: RedisServer, size: int) -> None:
+def leave_room(server, size):
     """Let a server take so many bytes more than it uses."""
     used = int(server.client.info("memory")["used_memory"])
     server.client.config_set("maxmemory", used + size)

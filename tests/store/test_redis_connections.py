@@ -16,10 +16,49 @@ from service.store.base import Committed, StoreOptions
 from service.store.redis.client import CALLS_PER_CONNECTION
 from service.store.redis.connection import LARGE_BYTES, Pipeline, packed
 from service.store.redis.store import RedisStore
-from tests.support.committing_clients import NAMES, Load, store_with_sessions
-from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, loaded, new_session, version
 from tests.support.waiting import wait_until
+
+NAMES = [f"s{n}" for n in range(60)]
+
+
+async def store_with_sessions(url, options=None):
+    store = RedisStore(url, options)
+    await asyncio.gather(*(store.create(new_session(name, spec=name.encode(), state=b"")) for name in NAMES))
+    return store
+
+
+class Load:
+    """A client for each session, which makes the state a byte longer with each commit."""
+
+    def __init__(self, store):
+        self._store = store
+        self._done = False
+        self.made = dict.fromkeys(NAMES, 0)
+        self._clients = [asyncio.create_task(self._keep_committing(name)) for name in NAMES]
+
+    async def _keep_committing(self, name):
+        while not self._done:
+            n = self.made[name]
+            grown = commit(
+                f"a-{n}", f"a-{n + 1}", session_id=name, state=b"x" * (n + 1), event_ids=[digest((name, n))]
+            )
+            assert await self._store.commit(grown) == Committed()
+            self.made[name] = n + 1
+
+    async def more(self):
+        """Wait until each client had ten more commits acknowledged."""
+        wanted = {name: n + 10 for name, n in self.made.items()}
+        async with asyncio.timeout(60):
+            while any(self.made[name] < n for name, n in wanted.items()):
+                done, _ = await asyncio.wait(self._clients, timeout=0.01)
+                for client in done:
+                    client.result()
+
+    async def end(self):
+        self._done = True
+        await asyncio.gather(*self._clients)
+
 
 # -- Connections that are cut or stall, to a real server: nothing twice, nothing lost.
 
@@ -109,18 +148,18 @@ async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server):
     for name in names:
         await store.create(new_session(name, spec=name.encode()))
 
-    async def steady(name: str) -> None:
+    async def steady(name):
         for _ in range(60):
             snapshot = await loaded(store, name)
             assert snapshot.spec == name.encode()
 
-    async def leave_early(name: str) -> None:
+    async def leave_early(name):
         with suppress(TimeoutError):
             async with asyncio.timeout(chance.random() * 0.003):
                 snapshot = await loaded(store, name)
                 assert snapshot.spec == name.encode()
 
-    async def hasty() -> None:
+    async def hasty():
         for _ in range(75):
             await leave_early(chance.choice(names))
 
@@ -145,7 +184,7 @@ def test_uvloops_own_error_of_a_lost_connection_is_one(redis_server, monkeypatch
     lost = []
     connect = Connection.on_connect_check_health
 
-    async def connecting(connection: Connection, **options: bool) -> None:
+    async def connecting(connection, **options):
         if not lost:
             lost.append(connection)
             connection._writer.transport.abort()
@@ -153,7 +192,7 @@ def test_uvloops_own_error_of_a_lost_connection_is_one(redis_server, monkeypatch
                 await asyncio.sleep(0)
         await connect(connection, **options)
 
-    async def scenario() -> None:
+    async def scenario():
         store = RedisStore(redis_server.url, StoreOptions(retry_seconds=30.0))
         await store.create(new_session())
         assert await store.commit(commit("a-0", "a-1")) == Committed()
@@ -216,7 +255,7 @@ async def test_a_retired_connection_ends_with_its_last_reply(pipeline):
 def test_a_connection_that_was_just_lost_takes_no_call_under_uvloop(redis_server):
     """Before its loop has told the connection, uvloop would raise no OSError."""
 
-    async def scenario() -> None:
+    async def scenario():
         pipeline = await Pipeline.open({"host": "127.0.0.1", "port": redis_server.port}, 5)
         pipeline._transport.abort()
         assert pipeline.is_open
@@ -236,22 +275,22 @@ IMPATIENT = {
 """A reply must not be missing for too long before the server is killed."""
 
 
-def killed(server: RedisServer) -> None:
+def killed(server):
     server.kill()
     server.start()
 
 
-def stopped(server: RedisServer) -> None:
+def stopped(server):
     server.stop()
     server.start()
 
 
-def frozen(server: RedisServer) -> None:
+def frozen(server):
     """For longer than the timeout of a reply."""
     server.client.execute_command("CLIENT", "PAUSE", 1200, "ALL")
 
 
-def cut(server: RedisServer) -> None:
+def cut(server):
     server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
@@ -329,7 +368,7 @@ async def test_callers_that_leave_keep_their_place(redis_server):
     assert connected_so_far(redis_server) == connections
 
 
-def connected_so_far(server: RedisServer) -> int:
+def connected_so_far(server):
     return int(server.client.info("stats")["total_connections_received"])
 
 
@@ -374,7 +413,7 @@ async def test_few_connections_serve_many_calls(redis_server):
     assert connected(redis_server) <= 6
 
 
-def connected(server: RedisServer) -> int:
+def connected(server):
     """How many clients are, with the test's own."""
     return int(server.client.info("clients")["connected_clients"])
 
