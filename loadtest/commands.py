@@ -1,4 +1,4 @@
-"""The command line: ``day``, ``replay``, ``paper``, ``study``, ``chaos`` and ``bench``."""
+"""The command line: ``day``, ``replay``, ``paper``, ``study``, ``chaos``, ``bench`` and ``capacity``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import typer
 from typer import Option
 
 from loadtest import figures, terminal
+from loadtest.bench import capacity as measured_capacity
 from loadtest.bench import footprint, report, throughput, turns
 from loadtest.bench.load import find_wrk
 from loadtest.bench.measured import machine
@@ -357,4 +358,36 @@ def bench(
         print_table(title, head, rows)
     if page is not None:
         report.write(summary, page)
+    print_written(out if page is None else page)
+
+
+@app.command()
+def capacity(
+    seconds: Annotated[float, flag("Seconds of requests of each kind, to many sessions and to one.", 0.1)] = 10.0,
+    sessions: Annotated[int, flag("Sessions whose memory is measured; a tenth with more than 100 arms.", 1)] = 500,
+    clients: Annotated[int, flag("Connections; each sends a request after the answer to the one before.", 1)] = 32,
+    learner: Annotated[list[str] | None, flag("Kind of learner; repeat it for several. All if not given.")] = None,
+    n_arms: Annotated[list[int] | None, flag("Arms; repeat it for several. 10 and 1,000 if not given.")] = None,
+    out: Annotated[Path, flag("Folder for summary.json.")] = Path("runs/capacity"),
+    page: Annotated[Path | None, flag("Write the table into this page.")] = None,
+) -> None:
+    """Measure what a session, a request and an event id take, by learner and arms: bytes and processor time."""
+    kinds = learner or list(measured_capacity.LEARNERS)
+    if unknown := set(kinds) - measured_capacity.LEARNERS.keys():
+        raise typer.BadParameter(f"{sorted(unknown)[0]} is not measured", param_hint="--learner")
+    if page is not None:
+        check_marks(page, measured_capacity.MARKS)
+    asked = [(kind, size) for kind in kinds for size in n_arms or measured_capacity.N_ARMS]
+    with terminal.own_processes(out), progress_bar("capacity", len(asked)) as advance:
+        found = []
+        for kind, size in asked:
+            found.append((kind, size, measured_capacity.measure(kind, size, sessions, clients, seconds)))
+            advance()
+    date, about = dt.datetime.now(dt.UTC).date().isoformat(), machine()
+    terminal.write_summary(out, {"date": date, "machine": about, "found": found})
+    for title, (head, *rows) in zip(("Bytes", "Processor time"), measured_capacity.tables(found), strict=True):
+        print_table(title, head, rows)
+    if page is not None:
+        told = f"{clients} clients; Python {about['python']}, load average {about['load_average'][0]:.1f}; {date}."
+        measured_capacity.write(found, told, page)
     print_written(out if page is None else page)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from loadtest.bench import floors, turns
+from loadtest.bench import capacity, floors, turns
 from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS
 from loadtest.bench.footprint import listed_segments, stored_bytes
 from loadtest.bench.load import act_and_feedback, find_wrk, request, run_clients, sent
@@ -254,6 +254,25 @@ def test_bytes_are_measured():
     assert 100 < found["log_bytes"]["3000"] < 3000 * 8 / 2
     assert all(0.3 < each <= 1 for each in found["requests_per_commit"].values())
     assert 1_000 < found["idle_memory"]["redis"] < 20_000
+
+
+@pytest.mark.processes
+def test_the_capacity_page_has_what_was_measured_of_each_kind(monkeypatch, tmp_path):
+    monkeypatch.setattr(capacity, "CALLS", 2)
+    (page := tmp_path / "page.md").write_text("\n".join(["# Before", *capacity.MARKS, "after"]))
+    kinds = ["--learner", "dexp3", "--learner", "tsallis_delayed", "--n-arms", "101"]
+    sizes = ["--sessions", "20", "--seconds", "0.2", "--clients", "2", "--out", str(tmp_path), "--page", str(page)]
+    ran = CliRunner().invoke(app, ["capacity", *kinds, *sizes])
+
+    assert ran.exit_code == 0, ran.output
+    (head, _, *memory), (_, _, *times) = (each.split("\n") for each in page.read_text().split("\n\n")[2:4])
+    assert head == " | ".join(capacity.MEMORY)
+    cells = [row.split(" | ") for row in memory]
+    assert [each[:2] for each in cells] == [["`dexp3`", "101"], ["`tsallis_delayed`", "101"]]
+    assert all(500 < float(each[2]) * 1000 < 50_000 and 20 < float(each[5]) < 500 for each in cells)
+    assert len(times) == 2
+    refused = CliRunner().invoke(app, ["capacity", "--learner", "ogd", "--out", str(tmp_path)])
+    assert (refused.exit_code, "ogd is not measured" in refused.output) == (2, True)
 
 
 @pytest.mark.processes
