@@ -326,7 +326,7 @@ def _leader(run: ArmRun, p: FloatArray, position: int, sums: tuple[float, float]
 
 def _first_leader(run: Run) -> Leader | None:
     """Return the leader of a session without acts, of whose arms nothing is counted yet; None with some."""
-    if not isinstance(run, ArmRun) or run.ledger.slot:
+    if not isinstance(run, ArmRun) or run.slot:
         return None
     position = int((p := run.probabilities).argmax())
     return _leader(run, p, position, (0, 0)) | {"clear": len(run.arms.live) == 1}
@@ -368,7 +368,7 @@ class Reader:
         """Return the JSON of a session as it is now, with its due decisions settled; nothing is committed."""
         known, leader, arms = self._leaders.get(session_id, (None, None, ()))
         snapshot, cached = await self.settled(session_id, journal := Journal(), arms)
-        moment = (snapshot.version, cached.run.ledger.expired)
+        moment = (snapshot.version, cached.run.counts.expired)
         if known != moment:
             # Most often the same arms decide again, whose counts came with the session.
             rows = dict(zip(arms, snapshot.counts, strict=True))
@@ -393,7 +393,7 @@ class Reader:
         journal : what led to it from what is stored
         rows : counts of arms, as they are known; afterwards of those that were looked at
         """
-        if not isinstance(run, ArmRun) or not run.ledger.slot:
+        if not isinstance(run, ArmRun) or not run.slot:
             return None
         added, live, p, known = dict[int, list[float]](), run.arms.live, run.probabilities, rows.copy()
         if journal:
@@ -401,7 +401,7 @@ class Reader:
             add_counts(added, await journal.counts(run.params.losses, default, FairYield()))
         rows.clear()
         leader, least, ranked, fair_yield = dict[str, Any](), 0.0, list[int](), FairYield()
-        lead = live[int(p.argmax())]
+        lead, outstanding = live[int(p.argmax())], run.outstanding_by_arm
         arms = [lead, *known] if lead in known else []
         while True:
             for arm in arms:
@@ -410,7 +410,7 @@ class Reader:
                 at, rows[arm] = run.arms.positions[arm], (row := known[arm])
                 if added:
                     row = ArmCounts(*map(sum, zip(row, counts_of(arm, added), strict=True)))
-                acts, total = sums_so_far(run.params, row, run.ledger.by_arm.item(at))
+                acts, total = sums_so_far(run.params, row, outstanding.item(at))
                 low, high = mean_interval(acts - total, acts)
                 if not leader:
                     leader, least = _leader(run, p, at, (acts, total)), low
@@ -448,7 +448,7 @@ class Reader:
                 raise InvalidRequestError.of(
                     field, "this session is over points: only sessions over arms are compared"
                 )
-            groups.append((run.ledger, run.params.expiry))
+            groups.append((run.counts, run.params.expiry))
             ranges.append(run.params.losses)
         if ranges[0] != ranges[1]:
             raise InvalidRequestError.of(

@@ -216,7 +216,10 @@ async def test_events_say_their_group_and_surplus_is_judged_by_group_and_arm(cli
         "control"
     ]
     (row,) = [row for row in (await client.get(f"{PATH}/arms")).json()["arms"] if row["arm"] == arm]
-    assert (row["acts"], row["feedbacks"], row["outstanding"]) == (sum(counts.values()), sum(counts.values()), 0)
+    both, leader = sum(counts.values()), (await view(client))["leader"]
+    assert (row["acts"], row["feedbacks"], row["outstanding"], row["so_far"]["acts"]) == (both, both, 0, both)
+    rows = (await client.get(f"{PATH}/arms")).json()["arms"]
+    assert leader["mean"] == next(each["so_far"]["mean"] for each in rows if each["arm"] == leader["arm"])
 
 
 async def test_a_visitor_and_a_distinct_call_are_one_group(client):
