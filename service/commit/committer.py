@@ -19,8 +19,8 @@ from contextvars import Context, copy_context
 
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large, wait_in_queue
 from ..engine.arm_run import ArmRun
-from ..engine.ledger import Ledger
-from ..engine.run import Run, SlotRun
+from ..engine.ledger import ActTimes, Ledger
+from ..engine.run import SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..models.specification import is_id
@@ -213,8 +213,8 @@ class Committer:
             if base.stored.specification.tokens and base.tokens is None:
                 base = base._replace(tokens=await self._tokens.of(session_id, base.created_at))
             draft = await apply_batch(base, batch, known, self._store.now())
-            if draft.run.act_times is not None:
-                await self._remind(session_id, draft.run)
+            if (times := draft.run.act_times) is not None:
+                await self._remind(session_id, times, draft.run.slot)
             versions, is_surplus = self._versions, session_id in self._watch.mostly_surplus
             made = (versions.writer, versions.new(), is_surplus, self._schemas.written)
             commit = await commit_of(draft, session_id, base, *made)
@@ -264,9 +264,9 @@ class Committer:
             self._cache.put(commit.session_id, base)
         return base
 
-    async def _remind(self, session_id: str, run: Run) -> None:
+    async def _remind(self, session_id: str, times: ActTimes, now: int) -> None:
         """Note when the session has decisions due, before acts of a new bucket of time are committed."""
-        newest, due_at, now = run.newest, run.due_at, run.slot
+        newest, due_at = times.newest(), times.due_at()
         noted, slot = self._reminded.get(session_id, (None, 0))
         # A lower slot than noted is that of another session, made under this id after the noted one was deleted.
         if newest is None or due_at is None or (noted == newest and slot <= now):

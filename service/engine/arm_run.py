@@ -257,24 +257,10 @@ class BaseRun:
         return self.ledger if self.control is None else together(self.ledger, self.control.ledger)
 
     @property
-    def due_at(self) -> float | None:
-        """Unix time at which all decisions of the oldest bucket are due; None if there will be none."""
-        due_at = None if self.act_times is None else self.act_times.due_at()
-        if self.control is not None and self.control.act_times is not None:
-            of_control = self.control.act_times.due_at()
-            due_at = of_control if due_at is None else min(due_at, of_control or due_at)
-        return due_at
-
-    @property
-    def newest(self) -> int | None:
-        """The number of the latest bucket of acts; None if there is none."""
-        kept = (self.act_times, None if self.control is None else self.control.act_times)
-        return max((each.newest() or 0 for each in kept if each is not None and each.acts), default=None)
-
-    @property
     def due(self) -> bool:
         """Whether the time of some outstanding decisions is over."""
-        return (due_at := self.due_at) is not None and due_at <= self.ledger.time
+        due_at = None if self.act_times is None else self.act_times.due_at()
+        return due_at is not None and due_at <= self.ledger.time
 
     def apply(self, event: Any, before: float | None = None, since: int = 0) -> None:  # noqa: ARG002 - see ArmRun
         """Settle or void the decision of an event that is not surplus."""

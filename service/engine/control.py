@@ -170,6 +170,7 @@ class Control:
         np.add.at(ledger.by_arm, positions, 1)
         if self.act_times is not None:
             self.act_times.act(run.ledger.time, positions, n_arms)
+            run.act_times.act(run.ledger.time, (), n_arms)  # By whose buckets decisions of both fall due.
         live, size = run.arms.live, n_arms if eligible is None else eligible.size
         arms = [live[position] for position in positions]
         return ArmActions(first, arms, p[positions].tolist(), size, group="control")

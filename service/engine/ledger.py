@@ -370,10 +370,6 @@ class ActTimes:
         oldest = next(iter(self.acts), None)
         return None if oldest is None else (oldest + 1 + PER_WINDOW) * self.width
 
-    def oldest(self) -> int:
-        """Return the number of the oldest bucket; there must be one."""
-        return next(iter(self.acts))
-
     def drop(self, bucket: int) -> None:
         """Forget a bucket, if it is there."""
         if self.acts.pop(bucket, None) is not None:
@@ -385,12 +381,6 @@ class ActTimes:
             gone = arms[arms + 1 < acts.size] + 1
             self.acts[bucket] = left = np.delete(acts, gone)
             left[0] += acts[gone].sum()
-
-    def with_acts_of(self, other: ActTimes) -> ActTimes:
-        """Return how many acts there were in each bucket of both, of whichever arms."""
-        sums = [{bucket: acts.sum(keepdims=True) for bucket, acts in each.acts.items()} for each in (self, other)]
-        numbers = sorted(sums[0].keys() | sums[1].keys())
-        return ActTimes(self.width, {number: sums[0].get(number, 0) + sums[1].get(number, 0) for number in numbers})
 
     def total(self) -> int:
         """Return the number of acts in all buckets."""

@@ -214,9 +214,8 @@ class SlotRun(ArmRun):
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
         if event.slot is None or event.is_control:
             return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
-        if self.control is not None and self.control.act_times is not None:
-            times = times.with_acts_of(self.control.act_times)
-        return times.acted_at(None, self.slot - event.slot + 1)
+        # How many acts there were since is only known without others between them.
+        return None if self.control is not None else times.acted_at(None, self.ledger.slot - event.slot + 1)
 
     def _settle_removed(self, removed: Sequence[int], positions: base.IntArray) -> None:
         for slot in self.open_slots.of(set(removed)):
@@ -278,15 +277,14 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int, Group]]:
     times, expiry, control = run.act_times, run.params.expiry, run.control
     if times is None or expiry is None:
         return
-    of_control = None if control is None else control.act_times
-    kept = [each for each in (times, of_control) if each is not None and each.acts]
-    oldest = min(each.oldest() for each in kept)
-    for each in kept:
-        each.drop(oldest)
+    oldest, of_control = next(iter(times.acts)), None if control is None else control.act_times
+    times.drop(oldest)
+    later = times.total() if isinstance(run, SlotRun) else 0
+    if of_control is not None:
+        of_control.drop(oldest)
+        later += of_control.total()
     if isinstance(run, SlotRun):
-        later = times.total() + (0 if of_control is None else of_control.total())
-        for arm, count in _expire_slots(run, run.slot - later, expiry.loss):
-            yield arm, count, "learner"
+        yield from _expire_slots(run, run.slot - later, expiry.loss)
     elif isinstance(run, ArmRun):
         yield from _expire_arms(run, 0, times.before(run.ledger.by_arm), expiry.loss)
     if isinstance(run, ArmRun):
@@ -309,7 +307,7 @@ def _expire_arms(run: ArmRun, group: int, counts: Any, loss: float | None) -> It
         yield run.arms.live[position], count, GROUPS[group]
 
 
-def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:
+def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int, Group]]:
     """Expire the open slots up to number ``last``."""
     learner = run.learner
     for arm, slot in run.open_slots.up_to(last):
@@ -320,7 +318,7 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple
         else:
             run.ledger.learn(loss)
             run.state = learner.settle(run.state, position, loss, record=record)
-        yield arm, 1
+        yield arm, 1, "learner"
 
 
 def with_params(run: Run, params: Params) -> Run:
@@ -345,6 +343,10 @@ def with_params(run: Run, params: Params) -> Run:
             control = Control.of(None, n_arms, names, ActTimes.of_session(params.expiry))
         of_control = _times(control.act_times, params.expiry, control.ledger.by_arm, run.ledger.time)
         control = replace(control, act_times=of_control)
+        if times is not None and of_control is not None and not times.acts:
+            # The control's fall due by the learner's buckets, too.
+            times.acts = {bucket: np.zeros_like(acts) for bucket, acts in of_control.acts.items()}
+            times.changed = set(times.acts)
         if params.control is not None and params.control != run.params.control:
             control.p, control.is_written = probabilities_of(params.control, n_arms, names), False
     return replace(run, params=params, ledger=ledger, act_times=times, control=control)

@@ -316,7 +316,7 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
         records |= _encode_act_times(run.act_times, run.arms.live if isinstance(run, ArmRun) else range(1))
     if isinstance(run, ArmRun) and run.control is not None:
         records |= {} if run.control.is_written else control.encode(run.control)
-        if run.control.act_times is not None:
+        if run.control.act_times is not None and run.control.act_times.changed:
             records |= _encode_act_times(run.control.act_times, run.arms.live, control.BUCKETS)
     rows, stored = codec.rows_of(run), run.stored_rows
     for number in range(len(rows), len(stored)):

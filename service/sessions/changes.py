@@ -234,5 +234,5 @@ class NextDue(Operation):
 
     async def apply(self, draft: Draft, _checked: None) -> Applied:
         """Answer with Unix seconds as text, empty where nothing will fall due."""
-        due_at = draft.run.due_at
+        due_at = None if draft.run.act_times is None else draft.run.act_times.due_at()
         return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)

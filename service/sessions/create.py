@@ -247,7 +247,7 @@ class Creator:
             if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
                 raise errors.SessionExistsError
             return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
-        if (due_at := run.due_at) is not None:
+        if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
             await self._store.remind(session_id, due_at)
         self._metrics.sessions_created[run.params.learner.kind]()
         return Answer(await self._reader.view(session_id) if body is None else body)

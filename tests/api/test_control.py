@@ -377,3 +377,16 @@ async def test_imports_with_other_numbers_are_refused_or_work(client):
             assert (await client.get(PATH)).status_code == 200
     assert set(statuses) <= {201, 413, 422}
     assert statuses.count(422) > 60
+
+
+async def test_a_window_that_comes_later_ends_decisions_of_the_control_group_too(client, clock):
+    await with_control(client, "no window", share=0.5)
+    given = (await acts(client, count=20))["actions"]
+    await settled(client, *[event_of(each, 0) for each in given if each["group"] == "learner"])
+    left = sum(each["group"] == "control" for each in given)
+    assert (await patch(client, expiry=WINDOW))["outstanding"] == left
+    await patch(client, expiry=WINDOW | {"after_seconds": 32})
+    clock.now += 40
+
+    assert ((await view(client))["expired"], (await act(client))["slot"]) == (left, 21)
+    assert (await view(client))["groups"]["control"]["outstanding"] <= 1
