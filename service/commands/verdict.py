@@ -52,8 +52,10 @@ def sentences(
     counted = f"{acts[0]:,} acts of {learner} and {acts[1]:,} of {control}"
     if verdict is None:
         has_default = (view.fields.get("expiry") or {}).get(f"default_{word}") is not None
-        what = "acts, some of each group" if has_default else "acts whose outcome is known, some of each group"
-        return f"There is no verdict yet: it needs {FIRST} {what}. So far there were {counted}."
+        what = "acts" if has_default else "acts whose outcome is known"
+        since = " since the halt" if has_default and all(acts) and sum(acts) >= FIRST else ""
+        needs = f"{FIRST} {what}{since}, some of each group"
+        return f"There is no verdict yet: it needs {needs}. So far there were {counted}."
     is_clear, lift = verdict["is"] != "unclear", verdict["lift"]
     more = f" ({100 * abs(lift):.1f} % {verdict['is']})" if is_clear and lift is not None else ""
     means = " against ".join(f"{groups[group][f'mean_{word}']:.4g}" for group in GROUPS)

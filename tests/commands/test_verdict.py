@@ -53,7 +53,7 @@ SAID = [
     (
         {"verdict": None, "expiry": {"default_reward": 0}},
         (
-            "There is no verdict yet: it needs 200 acts, some of each group. "
+            "There is no verdict yet: it needs 200 acts since the halt, some of each group. "
             "So far there were 9,012 acts of the learner and 988 of the control.\n"
         ),
     ),

@@ -1,10 +1,12 @@
 """Tables and names of the pages hold what the code says."""
 
 import re
+from bisect import bisect_left
 
 import pytest
 from pydantic import ValidationError
 
+from service.engine.verdict import FIRST_ACTS, GROUP_ACTS, radius
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.learners.specs import ArmsSpec, RatedSpec
@@ -134,3 +136,24 @@ def test_the_table_of_folders_has_every_arrow():
     assert {name for name, imports in told.items() if "leaf" in imports} == LEAVES
     assert {name: imports - {"leaf"} for name, imports in told.items()} == ARROWS | {"dashboard": set()}
     assert {path.name for path in (ROOT / "service").iterdir() if path.is_dir()} - {"__pycache__"} <= told.keys()
+
+
+def acts_needed(rate, gain, share):
+    """Acts until the interval of the expected difference is clear of 0."""
+    better = rate * (1 + gain)
+    variance = better * (1 - better) / (1 - share) + rate * (1 - rate) / share
+    needed = range(FIRST_ACTS, 10**7)
+    return needed[bisect_left(needed, rate - better, key=lambda acts: -radius(variance, acts, GROUP_ACTS))]
+
+
+def test_the_acts_that_a_verdict_needs_are_those_of_the_formula():
+    shares = (0.1, 0.3, 0.5)
+    expected = [
+        row(f"{rate:.0%}".replace("%", " %"), f"{gain:.0%}".replace("%", " %"), *cells)
+        for rate in (0.02, 0.05, 0.1)
+        for gain in (0.2, 0.5)
+        for cells in [[f"{acts_needed(rate, gain, share):,}" for share in shares]]
+    ]
+
+    heads = ("click rate of the control", "learner's gain", *(f"share {share}" for share in shares))
+    check("docs/verdict.md", heads, expected)
