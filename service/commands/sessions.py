@@ -109,9 +109,9 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     for hint in view.fields.get("hints", ()):
         screen.say(f"{hint['code']}: {hint['message']}")
     if view.probabilities is not None:
-        word = f"mean_{view.outcome_field}"
-        arms = itertools.islice(session.arms(sort="-probability", limit=TOP), TOP)
-        columns = ("arm", "probability", "acts", "outstanding", "feedbacks", word)
+        columns = ("arm", "probability", "acts", "outstanding", "feedbacks", "so far", "low", "high")
+        found = itertools.islice(session.arms(sort="-probability", limit=TOP), TOP)
+        arms = (each | {"so far": each["so_far"]["mean"]} for each in found)
         rows = [(each.get("label", each["arm"]), *(each[name] for name in columns[1:])) for each in arms]
         screen.table(columns, rows)
     return 0

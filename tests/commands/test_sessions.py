@@ -82,7 +82,7 @@ def test_into_a_pipe_go_lines_with_tabs(command, service, called):
     assert code == 0
     assert [line.split("\t")[0] for line in out.splitlines()] == ["session", "shop"]
     code, out, _ = command("sessions", "show", "shop", "--url", service.url)
-    assert "hat\t0.3333\t0\t0\t0\t-" in out.splitlines()
+    assert "hat\t0.3333\t0\t0\t0\t-\t0\t1" in out.splitlines()
     assert not [line for line in out.splitlines() if line.startswith("probabilities\t")]
 
 

@@ -113,7 +113,7 @@ def test_nothing_is_loaded_from_elsewhere(visit, service):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_pages_pass_the_checks_for_accessibility_and_fit(visit, service, client, scheme, width):
     create(client, session_id=f"points-{scheme}-{width}", learner=BALL)
     client.post(f"/v1/sessions/points-{scheme}-{width}/act")
@@ -121,7 +121,7 @@ def test_pages_pass_the_checks_for_accessibility_and_fit(visit, service, client,
     for path in ("", "sessions/s", f"sessions/points-{scheme}-{width}"):
         page = visit(f"{service.url}/#/{path}", color_scheme=scheme, viewport={"width": width, "height": 800}).page
         page.wait_for_selector(DRAWN if path else "tbody a", state="attached")
-        for summary in page.locator("summary").all():
+        for summary in page.locator("summary:visible").all():
             summary.click()
 
         assert axe(page) == [], path
@@ -132,9 +132,9 @@ def test_every_chart_has_its_data_as_a_table(visit, service, client):
     client.post("/v1/sessions/s/act")
     page = visit(f"{service.url}/#/sessions/s").page
     page.wait_for_selector(DRAWN, state="attached")
-    charts = page.locator("section.card").all()
+    charts = page.locator("section.card:not(.verdict)").all()
 
-    assert len(charts) == 5
+    assert len(charts) == 6
     for chart in charts:
         chart.locator("summary").click()
         assert chart.get_by_role("table").get_by_role("columnheader").count() >= 2

@@ -37,7 +37,7 @@ def test_a_session_is_created_used_and_seen_to_learn(visit, service, client):
     play(client, "/v1/sessions/shop", 300)
 
     page.wait_for_function(
-        "before => document.querySelector('.whole .plot').data.find(each => each.name === 'red').y.at(-1) > before",
+        "than => document.querySelector('.charts .plot').data.find(each => each.name === 'red').y.at(-1) > than",
         arg=max(early, 0.6),
     )
     assert re.search(r"Largest now: red with \d", chart_text(page))

@@ -4,11 +4,20 @@ const MOST_INTERVALS = 90;
 
 export const meanOf = (row) => row.mean_loss ?? row.mean_reward ?? null;
 
+export function meanSoFar(row) {
+  // The mean with open decisions as the default: of an arm as the service says it, of a session from its counts.
+  if (row.so_far) return row.so_far.mean;
+  if (!hasDefault(row)) return meanOf(row);
+  const all = row.slot - row.voided;
+  const counted = all - row.outstanding;
+  return all ? (counted * (meanOf(row) ?? 0) + row.outstanding * (row.expiry.default_loss ?? row.expiry.default_reward)) / all : null;
+}
+
 export function asSample(view) {
   // A view as one more sample: what is new since the last sample of the history.
   const { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, x } = view;
   const counts = { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms };
-  const counted = feedbacks + (hasDefault(view) ? expired : 0);
+  const counted = feedbacks + (hasDefault(view) ? expired + removed : 0);
   const sample = { at: new Date().toISOString(), ...counts, counted, mean_loss: meanOf(view) };
   if (x) return { ...sample, x: x.slice(0, 10) };
   const indexes = view.learner.arm_indexes;

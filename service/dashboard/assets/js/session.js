@@ -5,19 +5,23 @@ import { changeArms, deleteDialog } from "./actions.js";
 import { callsSection } from "./calls.js";
 import { Chart, COLOURS, REST, clock, coloursOf, local } from "./charts.js";
 import { age, badges, h, HINTS, number, percent, setText } from "./dom.js";
-import { asSample, delays, firstWindow, hasDefault, meanOf, means, outcomes, shares, times, within } from "./series.js";
+import { asSample, delays, firstWindow, hasDefault, meanOf, meanSoFar, means, outcomes, shares, times, within } from "./series.js";
 import { LiveTable } from "./table.js";
+import { URGENT, VerdictPart } from "./verdict.js";
 
 const RANGES = [["All", 0], ["Last day", 86_400], ["Last hour", 3600], ["Last 10 minutes", 600]];
 const OUTCOMES = [["feedbacks", "applied"], ["expired", "expired"], ["removed", "removed"], ["voided", "voided"]];
 const HISTORY_EVERY = 5000;
 const MOST_LIVE = 600;
+const MOST_INTERVALS = 15;
 
 export class SessionPage {
   seconds = 2;
 
   constructor(context, id) {
     Object.assign(this, { context, id, title: id, history: [], live: [], asked: 0, sort: { key: "probability", down: true } });
+    this.verdict = new VerdictPart(id, context);
+    this.names = new Map();
     this.heading = h("h1", {}, id);
     this.badges = h("span");
     this.facts = h("p", { class: "note" });
@@ -27,10 +31,11 @@ export class SessionPage {
     remove.hidden = context.role !== "admin";
     this.range = h("select", { onchange: () => this.draw() }, RANGES.map(([name, seconds]) => h("option", { value: seconds }, name)));
     this.charts = h("div", { class: "charts" });
+    this.intervals = h("div");
     this.rest = h("div");
     this.element = h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/" }, "All sessions")),
       h("div", { class: "row top" }, h("div", {}, this.heading, this.badges), remove),
-      this.facts, this.tiles, this.hints,
+      this.facts, this.verdict.element, this.intervals, this.tiles, this.hints,
       h("div", { class: "row top end" }, h("h2", {}, "Over time"), h("label", {}, "Time shown", this.range)), this.charts, this.rest);
   }
 
@@ -73,6 +78,9 @@ export class SessionPage {
       this.drawn.push(this.pathChart);
     }
     this.charts.replaceChildren(...this.drawn.map((chart) => chart.element));
+    this.intervalChart = this.points ? null : new Chart("How good each arm is", { note: `The mean ${this.word} of each arm so far, open decisions as the default, and the interval of 95 % around it, which holds however often you look; the ${MOST_INTERVALS} most probable arms.`, whole: true, columns: ["Arm", `Mean ${this.word} so far`, "From", "To", "Acts", "Share"] });
+    this.intervals.replaceChildren(...(this.points ? [] : [this.intervalChart.element]));
+    if (!this.points) this.drawn.push(this.intervalChart);
     this.arms = this.points ? null : this.#armsTable(view);
     const settings = h("details", {}, h("summary", {}, "Settings of the session"), (this.settings = h("pre", { tabindex: "0", role: "region", "aria-label": "Settings of the session" })));
     const arms = this.arms ? [h("h2", {}, "Arms"), h("div", { class: "row end" }, this.armSearch), this.armError, this.armNote, this.arms.element] : [];
@@ -84,6 +92,7 @@ export class SessionPage {
   draw() {
     const { view, word } = this;
     if (!view) return;
+    this.verdict.show(view);
     this.#drawHead(view);
     const begin = { at: view.created_at, slot: 0, feedbacks: 0, outstanding: 0, expired: 0, removed: 0, voided: 0, total_delay: 0, counted: 0, mean_loss: null };
     const known = [...this.history, ...this.live];
@@ -111,7 +120,7 @@ export class SessionPage {
     setText(this.facts, `${learner.kind}${learner.n_arms ? ` over ${number(learner.n_arms)} arms` : ` in ${learner.dim} dimensions`}, rates ${learner.rates}, created ${age(view.created_at)}${view.expires_at ? `, deleted if idle until ${clock(Date.parse(view.expires_at))}` : ""}`);
     const tiles = [
       ["Acts", number(view.slot)], ["Feedback applied", number(view.feedbacks)], ["Outstanding", number(view.outstanding)],
-      [`Mean ${this.word}`, number(meanOf(view))],
+      [`Mean ${this.word} so far`, number(meanSoFar(view))],
       ...(this.points ? [] : [["Effective arms", `${number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))} of ${number(learner.n_arms)}`]]),
       ...Object.entries(view.goals || {}).map(([name, goal]) => [`Goal ${name}`, number(goal.events)]),
       ["Expired", number(view.expired)], ["Last act", age(view.last_act_at)], ["Last event", age(view.last_event_at)],
@@ -120,21 +129,22 @@ export class SessionPage {
     if (this.shownTiles !== names) this.tiles.replaceChildren(...tiles.map(([name]) => h("div", {}, h("dt", {}, name), h("dd"))));
     this.shownTiles = names;
     tiles.forEach(([, text], place) => setText(this.tiles.children[place].lastChild, text));
-    const hints = view.hints.map((hint) => `${hint.message}\n${HINTS[hint.code] || ""}`);
-    if (this.shownHints !== hints.join("\n")) {
-      this.shownHints = hints.join("\n");
-      this.hints.replaceChildren(...view.hints.map((hint) => h("li", {}, h("strong", {}, hint.message), HINTS[hint.code] || "")));
+    const hints = view.hints.filter((hint) => !URGENT.includes(hint.code));
+    const texts = hints.map((hint) => `${hint.message}\n${HINTS[hint.code] || ""}`).join("\n");
+    if (this.shownHints !== texts) {
+      this.shownHints = texts;
+      this.hints.replaceChildren(...hints.map((hint) => h("li", {}, h("strong", {}, hint.message), HINTS[hint.code] || "")));
     }
-    this.hints.hidden = !view.hints.length;
+    this.hints.hidden = !hints.length;
     const { learner: full, ...others } = view;
     const { arms, arm_indexes: indexes, ...about } = full;
-    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|updates|goals|created_at|expires_at|version/.test(name)));
+    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|updates|goals|control|guard|created_at|expires_at|version/.test(name)));
     setText(this.settings, JSON.stringify({ learner: about, ...chosen }, null, 2));
   }
 
   #name(arm) {
     const { arms: names, arm_indexes: indexes } = this.view.learner;
-    return this.names?.get(arm) ?? names?.[indexes ? indexes.indexOf(arm) : arm] ?? `arm ${arm}`;
+    return this.names.get(arm) ?? names?.[indexes ? indexes.indexOf(arm) : arm] ?? (names ? `removed arm ${arm}` : `arm ${arm}`);
   }
 
   #drawShares(samples) {
@@ -187,6 +197,7 @@ export class SessionPage {
   #armsTable(view) {
     const mayChange = this.context.role === "admin" && view.learner.arms;
     const name = (row) => row.label ?? String(row.arm);
+    const stateOf = (row) => (row.removed === true ? "removed" : row.paused ? "paused" : "live");
     const change = (field, row) => async () => {
       this.armError.textContent = "";
       try {
@@ -204,13 +215,15 @@ export class SessionPage {
       { key: "outstanding", title: "Outstanding", numeric: true, value: (row) => row.outstanding, cell: (row) => number(row.outstanding) },
       { key: "feedbacks", title: "Feedback", numeric: true, value: (row) => row.feedbacks, cell: (row) => number(row.feedbacks) },
       { key: "expired", title: "Expired", numeric: true, value: (row) => row.expired, cell: (row) => number(row.expired) },
-      { key: "mean", title: `Mean ${this.word}`, numeric: true, value: meanOf, cell: (row) => number(meanOf(row)) },
+      { key: "mean", title: `Mean ${this.word} so far`, numeric: true, value: meanSoFar, cell: (row) => number(meanSoFar(row)) },
+      { key: "interval", title: "95 %", numeric: true, cell: (row) => (row.so_far?.acts ? `${number(row.low)} to ${number(row.high)}` : "–") },
     ];
     if (mayChange) columns.push({ key: "do", title: "Change", cell: (row) => {
+      if (row.removed === true) return "";
       const field = row.paused ? "resume" : "pause";
       return [h("button", { type: "button", class: "small", "aria-label": `${field} ${name(row)}`, onclick: change(field, row) }, row.paused ? "Resume" : "Pause")];
     } });
-    columns.splice(1, 0, { key: "state", title: "State", value: (row) => (row.paused ? 1 : 0), cell: (row) => (row.paused ? "paused" : "live") });
+    columns.splice(1, 0, { key: "state", title: "State", value: (row) => ["live", "paused", "removed"].indexOf(stateOf(row)), cell: stateOf });
     this.armError = h("p", { class: "error", role: "alert" });
     this.armNote = h("p", { class: "note" });
     const search = h("input", { type: "search", autocomplete: "off", spellcheck: "false", oninput: () => {
@@ -227,12 +240,36 @@ export class SessionPage {
 
   async #showArms() {
     if (!this.arms) return;
-    // The service sorts: of many arms those that come first are read, a thousand at most.
-    const known = ["index", "probability", "acts", "mean"].includes(this.sort.key) ? this.sort : { key: "probability", down: true };
-    const { arms, next_cursor: next } = await get(sessionPath(this.id, `/arms?limit=1000&sort=${known.down ? "-" : ""}${known.key}`));
-    this.names = new Map(arms.filter((row) => row.label).map((row) => [row.arm, row.label]));
-    setText(this.armNote, next === null ? "" : `The first ${number(arms.length)} of ${number(this.view.learner.n_arms)} arms, by ${known.key}.`);
+    // Of many arms those that come first are read, a thousand at most, as the service sorts them; else removed ones, too.
+    const isLong = this.view.learner.n_arms > 900;
+    const known = isLong && ["index", "probability", "acts", "mean"].includes(this.sort.key) ? this.sort : { key: "probability", down: true };
+    const query = `limit=1000&sort=${known.down ? "-" : ""}${known.key}${isLong ? "" : "&removed=true"}`;
+    const { arms: listed, next_cursor: next } = await get(sessionPath(this.id, `/arms?${query}`));
+    const arms = listed.filter((row) => row.removed !== true || row.label);
+    // Names of arms that were removed are known as long as their events could come, and here while the page is open.
+    for (const row of arms) if (row.label) this.names.set(row.arm, row.label);
+    this.#drawIntervals(arms.filter((row) => row.removed !== true));
+    setText(this.armNote, next === null || !isLong ? "" : `The first ${number(arms.length)} of ${number(this.view.learner.n_arms)} arms, by ${known.key}.`);
     this.arms.show(arms);
+  }
+
+  #drawIntervals(arms) {
+    const rows = arms.filter((row) => row.so_far?.acts).sort((a, b) => b.probability - a.probability).slice(0, MOST_INTERVALS);
+    const short = (text) => (text.length > 18 ? `${text.slice(0, 17)}…` : text);
+    const place = rows.map((_, index) => index);
+    const trace = { x: rows.map((row) => row.so_far.mean), y: place, mode: "markers", name: "Arms", marker: { size: 9, color: COLOURS[0] },
+      text: rows.map((row) => `${this.#name(row.arm)}: ${number(row.so_far.mean)}, ${number(row.low)} to ${number(row.high)}`), hoverinfo: "text",
+      error_x: { type: "data", symmetric: false, array: rows.map((row) => row.high - row.so_far.mean), arrayminus: rows.map((row) => row.so_far.mean - row.low), thickness: 2, width: 5 } };
+    const control = this.view.groups?.control?.[`mean_${this.word}`] ?? null;
+    const line = control === null ? {} : {
+      shapes: [{ type: "line", yref: "paper", x0: control, x1: control, y0: 0, y1: 1, line: { color: COLOURS[1], width: 2, dash: "dash" } }],
+      annotations: [{ x: control, y: 1, yref: "paper", yanchor: "bottom", text: "control", showarrow: false }],
+    };
+    const cells = rows.map((row) => [this.#name(row.arm), row.so_far.mean, row.low, row.high, row.so_far.acts, percent(row.probability)]);
+    const first = rows[0];
+    this.intervalChart.show([trace], cells.reverse(), first ? `${this.#name(first.arm)}, the most probable, has ${number(first.so_far.mean)}, between ${number(first.low)} and ${number(first.high)}.` : "",
+      { ...line, hovermode: "closest", margin: { l: 8, r: 12, t: 24, b: 8 }, xaxis: { type: "linear", title: { text: `Mean ${this.word} so far` } },
+        yaxis: { tickmode: "array", tickvals: place, ticktext: rows.map((row) => short(this.#name(row.arm))), range: [rows.length - 0.5, -0.5] } });
   }
 
   #segmentsTable() {

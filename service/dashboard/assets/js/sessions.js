@@ -4,7 +4,7 @@ import { pages } from "./api.js";
 import { createDialog } from "./actions.js";
 import { age, badges, h, number } from "./dom.js";
 import { LiveTable } from "./table.js";
-import { meanOf } from "./series.js";
+import { meanSoFar } from "./series.js";
 
 const MOST = 10_000;
 
@@ -16,8 +16,8 @@ const COLUMNS = [
   { key: "effective", title: "Effective arms", numeric: true, value: (row) => row.effective_arms,
     cell: (row) => (row.effective_arms === undefined ? "–" : `${number(Number(row.effective_arms.toPrecision(3)))} of ${number(row.learner.n_arms)}`) },
   { key: "outstanding", title: "Outstanding", numeric: true, value: (row) => row.outstanding, cell: (row) => number(row.outstanding) },
-  { key: "mean", title: "Mean loss or reward", numeric: true, value: meanOf,
-    cell: (row) => (meanOf(row) === null ? "–" : `${number(meanOf(row))} ${"mean_reward" in row ? "reward" : "loss"}`) },
+  { key: "mean", title: "Mean so far", numeric: true, value: (row) => (row.learner ? meanSoFar(row) : null),
+    cell: (row) => (!row.learner || meanSoFar(row) === null ? "–" : `${number(meanSoFar(row))} ${"mean_reward" in row ? "reward" : "loss"}`) },
   { key: "event", title: "Last event", numeric: true, value: (row) => (row.last_event_at ? Date.parse(row.last_event_at) : null), cell: (row) => age(row.last_event_at) },
   { key: "learner", title: "Learner", value: (row) => row.learner?.kind, cell: (row) => row.learner?.kind ?? "unreadable" },
   { key: "hints", title: "Hints", value: (row) => (row.hints || []).length, cell: (row) => badges(row.hints) },
