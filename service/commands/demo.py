@@ -15,7 +15,7 @@ import tempfile
 import time
 import webbrowser
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..client import Action, Bandits, Session
+from ..client import Action, Bandits
+from ..client.calls import event_of
 from .run import Command, CommandError, Screen
+from .verdict import difference, sentences
 
 # -- A simulated shop: what its visitors are shown, and which of them click, later.
 #
@@ -49,9 +51,9 @@ WINDOW_SECONDS = 6.0
 """Within which a click comes, or counts as none."""
 CLICK_SECONDS = 1.5
 """Mean time between seeing an item and clicking on it."""
-LEARNER, CONTROL = "demo-learner", "demo-control"
-CONTROL_SHARE = 0.2
-"""Share of visitors who are shown items by chance, to compare with."""
+SESSION = "demo"
+CONTROL_SHARE = 0.3
+"""Share of visitors who are shown items by chance, to compare with: a large one, so that the verdict comes soon."""
 RECENT_SECONDS = 10.0
 
 
@@ -68,7 +70,7 @@ class Moment(NamedTuple):
 
 @dataclass
 class Group:
-    """Visitors of one session.
+    """Visitors for whom the learner chose, or chance.
 
     Attributes
     ----------
@@ -76,12 +78,9 @@ class Group:
     moments : of the last ``RECENT_SECONDS``
     """
 
-    session: Session
     visitors: int = 0
     clicks: int = 0
     moments: deque[Moment] = field(default_factory=deque)
-    waiting: list[tuple[float, int, Action]] = field(default_factory=list)
-    """A heap of clicks that are to come: when, a number that no other has, and on what."""
 
     def note(self, moment: Moment) -> None:
         """Count a moment, and forget those that are no longer recent."""
@@ -110,7 +109,7 @@ def _share(part: int, whole: int) -> float:
 
 
 class Shop:
-    """The shop with its two groups of visitors: one learns, the other is shown items by chance.
+    """The shop with its two groups of visitors: for one a learner chooses, the other is shown items by chance.
 
     Its methods take the time ``at`` in seconds since the start. Without a seed other visitors come each time.
     """
@@ -118,13 +117,19 @@ class Shop:
     def __init__(self, bandits: Bandits, seed: int | None = None) -> None:
         self._random = random.Random(seed)  # noqa: S311 - simulated visitors
         self._number = itertools.count()
-        window = {"after_seconds": WINDOW_SECONDS, "default_reward": 0}
-        options: dict[str, Any] = {"reward_range": [0, 1], "expiry": window}
-        options |= {} if seed is None else {"seed": seed}
-        self.learner, self.control = (
-            Group(bandits.sessions.create(name, learner={"kind": kind, "arms": ITEMS}, **options))
-            for name, kind in ((LEARNER, "multiscale_tsallis"), (CONTROL, "fixed"))
+        options: dict[str, Any] = {} if seed is None else {"seed": seed}
+        self.session = bandits.sessions.create(
+            SESSION,
+            learner={"kind": "multiscale_tsallis", "arms": ITEMS},
+            reward_range=[0, 1],
+            expiry={"after_seconds": WINDOW_SECONDS, "default_reward": 0},
+            control={"share": CONTROL_SHARE},
+            **options,
         )
+        self.view = self.session.view()
+        self.groups = {"learner": Group(), "control": Group()}
+        self._waiting: list[tuple[float, int, Action]] = []
+        """A heap of clicks that are to come: when, a number that no other has, and on what."""
         self._others = {item: self._random.uniform(LOWEST_RATE, OTHER_RATE) for item in ITEMS}
         self._reigns = self._random.sample(ITEMS, len(ITEMS))
 
@@ -142,28 +147,23 @@ class Shop:
         return [item for item in gone if item != self.best(at)]
 
     def step(self, at: float, visitors: int) -> None:
-        """Let visitors come, two or more, and report the clicks that are due."""
-        some = max(1, round(visitors * CONTROL_SHARE))
-        for group, count in ((self.learner, visitors - some), (self.control, some)):
-            self._visit(group, at, count)
-            events: list[Mapping[str, object]] = []
-            while group.waiting and group.waiting[0][0] <= at:
-                action = heapq.heappop(group.waiting)[-1]
-                events.append({"label": action.label, "reward": 1, "event_id": action.event_id})
-            if events:
-                group.session.feedbacks(events, on_surplus="skip")
-
-    def _visit(self, group: Group, at: float, count: int) -> None:
-        best, saw_best, clicks = self.best(at), 0, 0
-        actions = group.session.acts(count, exclude=self.sold_out(at))
-        for action in actions:
-            saw_best += action.label == best
-            rate = BEST_RATE if action.label == best else self._others[str(action.label)]
-            if self._random.random() < rate:
-                clicks += 1
+        """Let visitors come, report the clicks that are due, and look at the verdict."""
+        best, counts = self.best(at), {name: [0, 0, 0] for name in self.groups}
+        for action in self.session.acts(visitors, exclude=self.sold_out(at)):
+            is_best = action.label == best
+            clicks = self._random.random() < (BEST_RATE if is_best else self._others[str(action.label)])
+            seen = counts[str(action.group)]
+            seen[:] = seen[0] + 1, seen[1] + is_best, seen[2] + clicks
+            if clicks:
                 due = at + min(self._random.expovariate(1 / CLICK_SECONDS), 0.9 * WINDOW_SECONDS)
-                heapq.heappush(group.waiting, (due, next(self._number), action))
-        group.note(Moment(at, best, len(actions), saw_best, clicks))
+                heapq.heappush(self._waiting, (due, next(self._number), action))
+        for name, (count, saw_best, clicked) in counts.items():
+            self.groups[name].note(Moment(at, best, count, saw_best, clicked))
+        events = []
+        while self._waiting and self._waiting[0][0] <= at:
+            events.append(event_of(heapq.heappop(self._waiting)[-1], {"reward": 1}))
+        self.session.feedbacks(events, on_surplus="skip")
+        self.view = self.session.view()
 
 
 # -- What the demo shows in the terminal: the click rates side by side, and what goes on in the shop.
@@ -174,18 +174,19 @@ HIGHEST = 0.25
 LONGEST = 56
 
 
-def _picture(shop: Shop, url: str, at: float, past: Collection[tuple[float, float]]) -> Lines:
+def _picture(shop: Shop, url: str, at: float, past: Collection[Sequence[float]]) -> Lines:
     """Return the state of the shop, and how the click rates of learner and control went, as bars."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    for place, (name, group) in enumerate((("learner", shop.learner), ("control", shop.control))):
+    for place, (name, group) in enumerate(shop.groups.items()):
         heights = (min(int(rates[place] / HIGHEST * len(BARS)), len(BARS) - 1) for rates in past)
         bars = "".join(BARS[height] for height in heights)
         table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(bars))
-    share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
+    share = f"the learner shows it to {shop.groups['learner'].share_of_best():.0%}"
     change = "the best item changes: it" if shop.just_changed(at) else "the best item"
     return Lines(
         Text(f"{url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
         table,
+        Text(f"verdict: {verdict(shop)}"),
         Text(f"{change} is {shop.best(at)}: {share}"),
         Text(f"sold out: {', '.join(shop.sold_out(at))}"),
     )
@@ -193,26 +194,27 @@ def _picture(shop: Shop, url: str, at: float, past: Collection[tuple[float, floa
 
 def line(shop: Shop, at: float) -> str:
     """Return the state of the shop as one line, where there is no terminal."""
-    learner, control = shop.learner, shop.control
+    learner, control = shop.groups.values()
     change = "the best item changes, " if shop.just_changed(at) else ""
     return (
         f"{at:4.0f} s  learner {learner.rate():5.1%}  control {control.rate():5.1%}  "
-        f"{change}best item {shop.best(at)}, shown to {learner.share_of_best():.0%}"
+        f"{change}best item {shop.best(at)}, shown to {learner.share_of_best():.0%}; {verdict(shop)}"
     )
+
+
+def verdict(shop: Shop) -> str:
+    """Return what is known of the difference between the groups."""
+    return difference(shop.view.verdict, shop.view) if shop.view.verdict else "none yet"
 
 
 def summary(shop: Shop) -> str:
-    """Return what came of it, in a sentence."""
-    learner, control = shop.learner.total_rate(), shop.control.total_rate()
-    return (
-        f"{visitors(shop):,} visitors: {learner:.1%} clicked where the service chose, {control:.1%} where chance "
-        f"did (rates above: of the last {RECENT_SECONDS:.0f} s)"
-    )
+    """Return what came of it: the verdict, which counts clicks of all visitors so far."""
+    return f"{visitors(shop):,} visitors. {sentences(shop.view.groups or {}, shop.view.verdict, shop.view)}"
 
 
 def visitors(shop: Shop) -> int:
     """Return how many came."""
-    return shop.learner.visitors + shop.control.visitors
+    return sum(group.visitors for group in shop.groups.values())
 
 
 # -- The service of the demo: a process of its own on a free port, with its sessions in memory.
@@ -268,7 +270,7 @@ Show: TypeAlias = Callable[[float], None]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, help="how long it runs (until Ctrl-C)")
+    parser.add_argument("--seconds", type=float, default=180.0, help="how long it runs (180; 0: until Ctrl-C)")
     parser.add_argument("--visitors", type=int, default=200, metavar="N", help="visitors a second (200)")
     parser.add_argument("--port", type=int, default=0, help="of the service (a free one)")
     parser.add_argument("--seed", type=int, help="the same visitors each time")
@@ -280,11 +282,12 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     screen.say("starting a service with its sessions in memory ...")
     with running_service(options.port) as url, Bandits(url, api_key="", timeout=CALL_SECONDS) as bandits:
         shop = Shop(bandits, options.seed)
-        screen.say(f"dashboard: {url}/  sessions: {LEARNER}, {CONTROL}")
+        page = f"{url}/#/sessions/{SESSION}"
+        screen.say(f"dashboard: {page}")
         # A browser that opens no window, but within this terminal, would stop the demo.
         has_browser = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         if not options.no_browser and has_browser:
-            webbrowser.open(url)
+            webbrowser.open(page)
         with suppress(KeyboardInterrupt), display(shop, screen, url) as show:
             play(shop, options.visitors, options.seconds or math.inf, show)
         screen.tell(document(shop, url), summary(shop))
@@ -297,7 +300,7 @@ def play(
     """Let so many visitors a second come in steps, and show what happens after each."""
     begun = clock()
     while (at := clock() - begun) < seconds:
-        shop.step(at, max(2, round(visitors * STEP_SECONDS)))
+        shop.step(at, max(1, round(visitors * STEP_SECONDS)))
         show(at)
         sleep(max(0.0, at + STEP_SECONDS - (clock() - begun)))
 
@@ -310,8 +313,8 @@ def display(shop: Shop, screen: Screen, url: str) -> Iterator[Show]:
     elif not screen.console.is_terminal:
         yield _every(LINE_SECONDS, lambda at: screen.say(line(shop, at)))
     else:
-        past: deque[tuple[float, float]] = deque(maxlen=LONGEST)
-        note = _every(BAR_SECONDS, lambda _: past.append((shop.learner.rate(), shop.control.rate())))
+        past: deque[Sequence[float]] = deque(maxlen=LONGEST)
+        note = _every(BAR_SECONDS, lambda _: past.append([group.rate() for group in shop.groups.values()]))
         with Live(console=screen.console, auto_refresh=False) as live:
 
             def show(at: float) -> None:
@@ -335,19 +338,19 @@ def _every(seconds: float, do: Show) -> Show:
 
 def document(shop: Shop, url: str) -> dict[str, object]:
     """Return what came of it, as JSON; rates and shares are numbers between 0 and 1."""
-    groups = {"learner": shop.learner, "control": shop.control}
     return {
         "url": url,
         "visitors": visitors(shop),
-        "click_rate": {name: round(group.total_rate(), 4) for name, group in groups.items()},
-        "share_of_best_at_the_end": {name: round(group.share_of_best(), 4) for name, group in groups.items()},
+        "click_rate": {name: round(group.total_rate(), 4) for name, group in shop.groups.items()},
+        "verdict": shop.view.verdict,
+        "share_of_best_at_the_end": {name: round(group.share_of_best(), 4) for name, group in shop.groups.items()},
     }
 
 
 DEMO = Command(
     "Start a service in memory with simulated visitors of a shop of 20 items: clicks that come late, items that "
-    "are sold out, a best item that changes. Its click rate is shown beside that of visitors who see items by "
-    "chance.",
+    "are sold out, a best item that changes. A control group sees items by chance, and a verdict says how much "
+    "better the learner does.",
     _add_arguments,
     _run,
 )

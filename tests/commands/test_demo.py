@@ -1,6 +1,7 @@
 """``demo``: its shop on a service in this process, whose time passes in steps, and the whole command once."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from loadtest.processes import free_port
 from service.commands import demo
-from service.commands.demo import LEARNER, Shop, running_service
+from service.commands.demo import Shop, running_service
 from service.commands.run import CommandError, Screen
 from service.testing import LocalBandits
 from tests.support.compose import ROOT
@@ -33,23 +34,28 @@ def test_within_half_a_minute_it_learns_and_within_a_minute_follows_another_best
     shares, lines = {}, {}
 
     def show(shop, at):
-        shares[int(at)] = shop.learner.share_of_best()
+        shares[int(at)] = shop.groups["learner"].share_of_best()
         lines[int(at)] = demo.line(shop, at)
 
     with LocalBandits() as bandits:
         shop = play(bandits, 120, show)
         found = demo.document(shop, "")
-        view = shop.learner.session.view()
 
     assert shares[25] > 0.8
     assert shop.best(0) != shop.best(61)
     assert shares[60] < 0.5 < shares[119]
-    changes = f"the best item changes, best item {shop.best(61)}, shown to {shares[60]:.0%}"
-    assert lines[60].endswith(changes)
+    changes = f"the best item changes, best item {shop.best(61)}, shown to {shares[60]:.0%}; better by "
+    assert changes in lines[60]
     assert "changes" not in lines[59] + lines[66]
     assert found["click_rate"]["learner"] > 2 * found["click_rate"]["control"]
-    assert view.slot == shop.learner.visitors
-    assert view.feedbacks > 0
+    assert found["verdict"]["is"] == "better"
+    assert {name: group.visitors for name, group in shop.groups.items()} == {
+        name: group["acts"] for name, group in shop.view.groups.items()
+    }
+    says = (
+        rf"^{found['visitors']:,} visitors\. .* is better by [\d.]+ points, between [\d.]+ and [\d.]+ \(95 % sure\)"
+    )
+    assert re.search(says, demo.summary(shop))
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -68,14 +74,14 @@ def test_it_shows_the_shop_on_a_terminal_and_without_one(capsys, monkeypatch, te
     assert ("http://here" in out) is terminal
     assert "learner" in out
     assert "control" in out
-    assert "60 visitors" in demo.summary(shop)
+    assert demo.summary(shop).startswith("60 visitors. There is no verdict yet")
 
 
 def test_items_that_are_sold_out_are_not_shown():
     with LocalBandits() as bandits:
         shop = Shop(bandits, seed=1)
         shop.step(0.0, 100)
-        acts = {arm["label"]: arm["acts"] for arm in bandits.session(LEARNER).arms()}
+        acts = {arm["label"]: arm["acts"] for arm in shop.session.arms()}
 
     assert shop.best(0.0) not in shop.sold_out(0.0)
     assert {acts[item] for item in shop.sold_out(0.0)} == {0}
@@ -98,7 +104,7 @@ def test_an_interrupt_ends_it_with_a_summary():
         rest = running.stdout.read()
 
     assert running.returncode == 0
-    assert "visitors: " in rest
+    assert "visitors. " in rest
 
 
 @pytest.mark.processes
