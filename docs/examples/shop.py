@@ -26,6 +26,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         reward_range=[0, 1],
         expiry={"after_seconds": 1800, "default_reward": 0},
         tokens=True,
+        control={"share": 0.3},
     )
     yield
     await bandits.close()
