@@ -309,6 +309,8 @@ class Decision(Described):
     outcome: Literal["applied", "updated", "voided", "removed", "expired"] | None = None
     count: int | None = None
     """Number of decisions that expired together."""
+    until: str | None = None
+    """Of decisions whose window ended: their acts were before this time."""
     event_id: str | None = None
     segment: str | None = None
     group: Group | None = None
@@ -318,6 +320,11 @@ class Decision(Described):
     paused: list[str] | None = None
     resumed: list[str] | None = None
     changed: list[str] | None = None
+    expiry: dict[str, Any] | None = None
+    """With the range of losses or rewards in a log's first entry, after each change, and at least in one of 10,000
+    entries, or of half as many as are kept."""
+    loss_range: list[float] | None = None
+    reward_range: list[float] | None = None
     at: str
     """Time by the store's clock."""
     position: int

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 from .. import errors
@@ -23,7 +23,9 @@ from ..engine.control import Group
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
 from ..models.events import Idempotency
+from ..models.specification import Specification
 from ..models.stored import Stored
+from ..serialization.summary import time_text
 from ..store import base as stored_as
 from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, VECTOR, Known
 from ..tokens import SessionTokens
@@ -33,6 +35,8 @@ from .cache import CachedSession, Effective
 
 _COUNTED = {"applied": stored_as.FEEDBACKS, "voided": stored_as.VOIDED, "expired": stored_as.EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))
+TOLD_EVERY = 10_000
+"""Entries after which a log says again how events are read; or half of those that it keeps, if these are fewer."""
 
 
 class Acted(NamedTuple):
@@ -64,6 +68,8 @@ class Ended(NamedTuple):
     """Of an update: the loss in whose place the other one was learned, as it would be posted."""
     group: Group | None = None
     """None in sessions that never had groups."""
+    until: float | None = None
+    """Of decisions that expired at the end of their window: until when, in Unix seconds, their acts were."""
 
 
 class Settled(NamedTuple):
@@ -93,6 +99,8 @@ class SessionChanged(NamedTuple):
     """Names of the fields of the session that were changed."""
 
     changed: Sequence[str]
+    told: Mapping[str, Any]
+    """What the log says of the session from now on."""
 
 
 Happening = Acted | Ended | Settled | ArmsChanged | SessionChanged
@@ -140,19 +148,25 @@ class Journal(list[Happening]):
         return found
 
     async def entries(
-        self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
+        self, session: Specification, logged: int, fair_yield: Callable[[], Awaitable[None]]
     ) -> list[bytes]:
         """Return the entries of the decision log, as JSON without their times.
 
+        The first entry of a log, and one of every few from there on, says how the session's events are read.
+
         Parameters
         ----------
-        default_loss : at which expired decisions were learned, as clients would post it; None where they were not
-        word : what clients post, ``loss`` or ``reward``
+        session : as it was before the batch, with a decision log
+        logged : entries of the log so far
         fair_yield : is awaited between entries
         """
-        entries = []
+        entries, log, told = list[bytes](), session.decision_log, dict[str, Any]()
+        every = TOLD_EVERY if log is None else max(2, min(TOLD_EVERY, log.max_entries // 2))
         for each in self:
-            for entry in _entries(each, default_loss, word):
+            told = dict(each.told) if isinstance(each, SessionChanged) else told
+            for entry in _entries(each, session.default_loss, session.word):
+                if (logged + len(entries)) % every == 0 and entry["kind"] != "session":
+                    entries.append(_JSON.encode({"kind": "session", **(told or session.told)}).encode())
                 entries.append(_JSON.encode(entry).encode())
                 await fair_yield()
         return entries
@@ -179,7 +193,7 @@ def _counted(each: Happening, losses: LossRange, default: float | None) -> Itera
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:
     if isinstance(each, SessionChanged):
-        yield {"kind": "session", "changed": list(each.changed)}
+        yield {"kind": "session", "changed": list(each.changed), **each.told}
     elif isinstance(each, ArmsChanged):
         names = ("added", "removed", "paused", "resumed")
         yield {"kind": "arms", **{name: list(getattr(each, name)) for name in names}}
@@ -197,7 +211,7 @@ def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict
         posted = default if each.defaulted else each.loss
         entry = {"kind": "event", "arm": each.arm, word: posted, "outcome": each.outcome}
         if each.outcome == "expired":
-            entry["count"] = each.decisions
+            entry |= {"count": each.decisions} | ({} if each.until is None else {"until": time_text(each.until)})
         known = {"event_id": each.event_id, "slot": each.slot, "segment": each.segment, "group": each.group}
         yield entry | _given(known)
 
@@ -415,19 +429,23 @@ async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
     -------
     False where some are left.
     """
-    until, background_yield = time.perf_counter() + seconds, BackgroundYield()
+    stops_at, background_yield, expiry = time.perf_counter() + seconds, BackgroundYield(), run.params.expiry
     while run.due:
-        expired = Counter[tuple[int, Group]]()
+        expired, due_at = (
+            Counter[tuple[int, Group]](),
+            0.0 if run.act_times is None else run.act_times.due_at() or 0.0,
+        )
         for arm, count, group in expire_oldest(run):
             expired[arm, group] += count
             await background_yield()
-        if isinstance(run, ArmRun) and run.act_times is not None:
+        if isinstance(run, ArmRun) and run.act_times is not None and expiry is not None:
             run.act_times.expire(run.ledger.time, [arm for arm, _ in expired])
-            defaulted = run.params.expiry is not None and run.params.expiry.loss is not None
-            for (arm, group), n in expired.items():
+            each = partial(Ended, outcome="expired", defaulted=expiry.loss is not None)
+            until = due_at - expiry.after_seconds
+            for (arm, group), count in expired.items():
                 named = None if run.control is None else group
-                journal.append(Ended(arm, "expired", decisions=n, defaulted=defaulted, group=named))
-        if time.perf_counter() >= until:
+                journal.append(each(arm, decisions=count, until=until, group=named))
+        if time.perf_counter() >= stops_at:
             return not run.due
     return True
 

@@ -100,7 +100,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     draft.effective = effective
     losses, is_logged = base.run.params.losses, before.decision_log is not None
     default = None if before.expiry is None else before.default_loss
-    entries = await journal.entries(default, losses.word, draft.fair_yield) if is_logged else ()
+    entries = await journal.entries(before, run.ledger.logged, draft.fair_yield) if is_logged else ()
     run.ledger.logged += len(entries)
     state = encode(run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:

@@ -213,10 +213,10 @@ class Specification(Posted):
     def chosen(self) -> dict[str, Any]:
         """Return the fields beside learner and seed by name, as views show them."""
         return {
-            f"{self.word}_range": self.loss_range if self.reward_range is None else self.reward_range,
+            f"{self.word}_range": self.reward_range or self.loss_range,
             "normalize_losses": self.normalize_losses,
             "idle_ttl_seconds": self.idle_ttl_seconds,
-            "expiry": None if self.expiry is None else self.expiry.shown(self.word),
+            "expiry": self.told["expiry"],
             "floor": self.floor,
             **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
             **({} if self.updates is None else {"updates": self.updates.model_dump()}),
@@ -225,6 +225,12 @@ class Specification(Posted):
             **({} if self.control is None else {"control": self.control.model_dump(exclude_none=True)}),
             **({} if self.guard is None else {"guard": self.guard.model_dump(exclude_none=True)}),
         }
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a decision log says of the session: how its events are read."""
+        expiry = None if self.expiry is None else self.expiry.shown(self.word)
+        return {"expiry": expiry, f"{self.word}_range": self.reward_range or self.loss_range}
 
     def params(self, seed: int) -> Params:
         """Return what a run is started with."""

@@ -156,7 +156,7 @@ class ChangeSession(Operation):
             if "expiry" in changed and before.tokens:
                 after = after._replace(tokens_from=max(after.tokens_from, run.ledger.time - token_seconds(before)))
             draft.stored = after
-            draft.journal.append(SessionChanged(changed))
+            draft.journal.append(SessionChanged(changed, after.specification.told))
         shown, journal = await _settled(run, draft.journal)
         view = await self.view(after, shown, journal, bool(changed or self.idempotency))
         body = await joined(view, draft.fair_yield)

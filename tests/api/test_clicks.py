@@ -144,7 +144,7 @@ async def test_the_log_has_the_slot_of_an_event_that_came_by_token(client, creat
     await clicked(client, action["token"])
     entries = (await client.get(f"{path}/decisions")).json()["decisions"]
     event = {"kind": "event", "arm": action["arm"], "reward": 1.0, "outcome": "applied", "slot": 1}
-    assert entries[-1] == event | {"at": entries[-1]["at"], "position": 2, "session_id": path.rpartition("/")[2]}
+    assert entries[-1] == event | {"at": entries[-1]["at"], "position": 3, "session_id": path.rpartition("/")[2]}
 
 
 # -- Events by token on the routes of services.

@@ -250,7 +250,7 @@ ENTRIES = [b"", b"x", b"null", b"{}", b"[1]", b'["kind"]', b"\xff", b'{"kind":1}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda value: ascii(value[:12]))
-@pytest.mark.parametrize("place", ["*", "2-99999999999999"])
+@pytest.mark.parametrize("place", ["*", "3-99999999999999"])
 async def test_an_entry_of_a_log_that_nobody_wrote_is_told(client, other, redis_server, entry, place):
     redis_server.client.xadd("bandit:{s}:log", {"e": entry}, id=place)
 

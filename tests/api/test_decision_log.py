@@ -1,7 +1,14 @@
 """The decision log: every act and settled event once, in order, with the store's time."""
 
+import json
+from itertools import pairwise
+
 import pytest
 
+from service.commit.batch import Ended, Journal, SessionChanged, Settled
+from service.cooperative import FairYield
+from service.models.specification import Specification
+from service.serialization.summary import time_text
 from tests.support.one_session import PATH, pages
 
 
@@ -24,9 +31,10 @@ async def log(client, **params):
 
 
 def timeless(decisions):
-    """Entries without what each of them has."""
+    """Entries behind the first without what each of them has."""
     left_out = ("at", "position", "session_id")
-    return [{name: value for name, value in each.items() if name not in left_out} for each in decisions]
+    assert decisions[0]["kind"] == "session"
+    return [{name: value for name, value in each.items() if name not in left_out} for each in decisions[1:]]
 
 
 async def test_acts_and_events_are_logged_as_they_were_answered(client):
@@ -57,7 +65,7 @@ async def test_times_are_the_stores(client, clock):
     clock.now += 5
     await client.post(f"{PATH}/act")
 
-    first, second = [each["at"] for each in (await log(client))["decisions"]]
+    _, first, second = [each["at"] for each in (await log(client))["decisions"]]
 
     assert first < second
     assert first.endswith("Z")
@@ -71,10 +79,13 @@ async def test_expiry_is_one_entry_for_each_arm_and_bucket(client, clock):
     clock.now += 70
     await client.post(f"{PATH}/act")
 
-    decisions = timeless((await log(client))["decisions"])
+    entries = (await log(client))["decisions"]
+    decisions, acted_until = timeless(entries), time_text((clock.now - 70) // 1 + 1)
+    assert entries[1]["at"] < acted_until
 
     assert decisions[20:-1] == [
-        {"kind": "event", "arm": arm, "loss": 0.0, "outcome": "expired", "count": counts[arm]} for arm in (0, 1)
+        {"kind": "event", "arm": arm, "loss": 0.0, "outcome": "expired", "count": counts[arm], "until": acted_until}
+        for arm in (0, 1)
     ]
     assert decisions[-1]["slot"] == 21
 
@@ -105,7 +116,7 @@ async def test_what_is_refused_skipped_or_replayed_is_not_logged(client):
 
     decisions = (await log(client))["decisions"]
 
-    assert len(decisions) == 1 + answer.json()["applied"]
+    assert len(decisions) == 2 + answer.json()["applied"]
 
 
 @pytest.mark.parametrize("limit", [1, 4, 1000])
@@ -114,10 +125,10 @@ async def test_pages_follow_each_other(client, limit):
     await client.post(f"{PATH}/acts", json={"count": 9})
     found = []
     async for page in pages(client, f"{PATH}/decisions", limit=limit):
-        found += [each["slot"] for each in page["decisions"]]
+        found += [each.get("slot") for each in page["decisions"]]
         assert len(page["decisions"]) <= limit
 
-    assert found == list(range(1, 10))
+    assert found == [None, *range(1, 10)]
 
 
 async def test_a_session_without_a_log_says_so(client, create):
@@ -170,8 +181,49 @@ async def test_voids_and_rewards_are_logged_in_their_words(client):
     assert "loss" not in reward
 
 
-async def test_a_change_of_the_session_is_logged(client):
+EXPIRY = {"after_seconds": 60.0, "default_reward": 0.0}
+
+
+async def test_a_log_begins_with_how_its_events_are_read_and_says_each_change(client):
+    await start(client, reward_range=[0, 1], expiry=EXPIRY)
+    await client.post(f"{PATH}/act")
+    await client.patch(PATH, json={"floor": 0.1})
+    await client.patch(PATH, json={"expiry": None})
+
+    entries = (await log(client))["decisions"]
+
+    told = {"kind": "session", "expiry": EXPIRY, "reward_range": [0, 1], "session_id": "s"}
+    assert entries[0] == told | {"position": 1, "at": entries[0]["at"]}
+    assert entries[2] == told | {"changed": ["floor"], "position": 3, "at": entries[2]["at"]}
+    assert entries[3] == told | {"changed": ["expiry"], "expiry": None, "position": 4, "at": entries[3]["at"]}
+
+
+async def test_a_change_may_be_the_first_entry(client):
     await start(client)
     await client.patch(PATH, json={"floor": 0.1})
 
-    assert timeless((await log(client))["decisions"]) == [{"kind": "session", "changed": ["floor"]}]
+    (entry,) = (await log(client))["decisions"]
+
+    assert (entry["changed"], entry["expiry"], entry["loss_range"]) == (["floor"], None, [0, 1])
+
+
+@pytest.mark.parametrize(("most", "every"), [(1, 2), (4, 2), (9, 4), (100, 50), (10**6, 10_000)])
+async def test_how_events_are_read_is_said_again_before_the_log_is_trimmed(client, most, every):
+    """Within a large batch, too, and in later ones as of the last change."""
+    await start(client, decision_log={"max_entries": most})
+    session = Specification.model_validate(
+        {"learner": {"kind": "dexp3", "n_arms": 2}, "decision_log": {"max_entries": most}}
+    )
+    other = {"expiry": None, "loss_range": [0, 5]}
+    batch = Journal([Settled([0] * every, [1.0] * every, [None] * every), SessionChanged(["floor"], other)])
+    batch.append(Ended(0, "applied", 1.0))
+    batch.extend([batch[-1]] * every)
+
+    entries = [json.loads(each) for each in await batch.entries(session, 3 * every, FairYield())]
+
+    places = [place for place, each in enumerate(entries) if each["kind"] == "session"]
+    assert places[0] == 0
+    assert all(one < other <= one + every for one, other in pairwise([*places, len(entries)]))
+    assert entries[0]["loss_range"] == [0, 1]
+    assert entries[places[-1]]["loss_range"] == [0, 5]
+    assert len(entries) - len(places) == 2 * every + 1

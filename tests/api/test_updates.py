@@ -250,14 +250,14 @@ async def test_an_update_is_logged_with_its_new_loss(client):
     await settled(client, event(arms[0], 0.5, slot=1), event(arms[0], 0.9, slot=1))
     await settled(client, {"arm": arms[0], "goal": "purchase", "event_id": "one"})
 
-    entries = (await view(client, "/decisions"))["decisions"][12:]
+    entries = (await view(client, "/decisions"))["decisions"][13:]
 
     applied = {"kind": "event", "arm": arms[0], "reward": 0.5, "outcome": "applied", "event_id": "one"}
     applied["session_id"] = "s"
     assert [{name: value for name, value in each.items() if name != "at"} for each in entries] == [
-        applied | {"slot": 1, "position": 13},
-        applied | {"reward": 0.9, "outcome": "updated", "position": 14},
-        applied | {"reward": 1.0, "outcome": "updated", "position": 15},
+        applied | {"slot": 1, "position": 14},
+        applied | {"reward": 0.9, "outcome": "updated", "position": 15},
+        applied | {"reward": 1.0, "outcome": "updated", "position": 16},
     ]
 
 

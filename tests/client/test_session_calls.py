@@ -144,19 +144,19 @@ def test_a_session_that_the_service_can_not_read_is_listed_with_its_code():
 
 
 def test_a_log_is_followed_from_page_to_page_and_through_an_outage(bandits):
-    shop = bandits.sessions.create("shop", **CLICKS | {"decision_log": {"max_entries": 3}})
+    shop = bandits.sessions.create("shop", **CLICKS | {"decision_log": {"max_entries": 8}})
     shop.acts(2)
     followed = shop.follow(wait_seconds=0.01, limit=2)
     page = next(followed)
     assert [each["position"] for each in page["decisions"]] == [1, 2]
-    shop.acts(4)
+    shop.acts(8)
     missed = next(followed)
-    assert (missed["missed"], [each["position"] for each in missed["decisions"]]) == (True, [4, 5])
+    assert (missed["missed"], [each["position"] for each in missed["decisions"]]) == (True, [7, 8])
 
     with bandits.outage(), pytest.raises(NoAnswerError):
         next(followed)
     page = next(shop.follow(missed["cursor"], wait_seconds=0.01))
-    assert [each["position"] for each in page["decisions"]] == [6]
+    assert [each["position"] for each in page["decisions"]] == [9, 10, 11, 12, 13, 14]
     bandits.sessions.delete("shop")
     with pytest.raises(UnknownSessionError):
         next(shop.follow(page["cursor"]))

@@ -118,7 +118,7 @@ def test_who_waits_for_a_decision_is_answered_by_a_stop_and_by_the_commit_of_any
                 reader.sendall(waits)
             assert client.post(f"{path}/act").status_code == 200
             pages = [answers(reader, 1)[0].json for reader in readers]
-            assert [[each["position"] for each in page["decisions"]] for page in pages] == [[1]] * 8
+            assert [[each["position"] for each in page["decisions"]] for page in pages] == [[1, 2]] * 8
 
             def looks():
                 name = 'bandit_store_call_seconds_count{call="read_counts"} '
