@@ -146,7 +146,7 @@ def kept_for(options: Options) -> dict[str, Kept]:
     for name, learner in (("arms", DEXP3), ("tsallis", TSALLIS)):
         for size, n_arms in (("few", 10), ("most", 10_000)):
             found[f"{size}_{name}"] = Kept(f"{size}_{name}", 1, {"learner": learner | {"n_arms": n_arms}})
-    late, acts = dexp3 | {"expiry": {"after_seconds": 86_400}}, options.sessions
+    late, acts = dexp3 | {"expiry": {"after_seconds": 86_400, "default_loss": None}}, options.sessions
     return found | {name: Kept(name, 1, late, acts=acts * each) for name, each in OUTSTANDING.items()}
 
 

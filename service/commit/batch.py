@@ -431,10 +431,8 @@ async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
     """
     stops_at, background_yield, expiry = time.perf_counter() + seconds, BackgroundYield(), run.params.expiry
     while run.due:
-        expired, due_at = (
-            Counter[tuple[int, Group]](),
-            0.0 if run.act_times is None else run.act_times.due_at() or 0.0,
-        )
+        expired = Counter[tuple[int, Group]]()
+        due_at = 0.0 if run.act_times is None else run.act_times.due_at() or 0.0
         for arm, count, group in expire_oldest(run):
             expired[arm, group] += count
             await background_yield()

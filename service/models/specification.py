@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import AfterValidator, Field, model_validator
 
 from ..engine.ledger import ControlParams, Expiry, LossRange, Params
-from ..errors import FieldValueError
+from ..errors import FieldValueError, InvalidRequestError
 from ..learners import REGISTRY
 from ..learners.base import InitialArm, Posted, Spec
 from ..learners.fixed import Probabilities
@@ -33,7 +33,8 @@ class ExpirySpec(Posted):
     after_seconds: Annotated[float, Field(ge=0.1, le=TEN_YEARS)]
     """Time from act to expiry. A decision may expire later, by up to 1/64 of this time."""
     default_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
-    """Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned."""
+    """Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned. Sessions over arms need
+    it, or null."""
     default_reward: Annotated[float | None, Field(allow_inf_nan=False)] = None
     """The same in a session with ``reward_range``, in its unit."""
     provisional: bool | None = None
@@ -370,6 +371,16 @@ def updates_and_goals_fit(session: Specification) -> None:
             raise FieldValueError("goals", f"{named(name)}: {error}") from error
     are_same = len(session.goals) > 1 and len(set(session.goals.values())) == 1
     _refuse("goals", "at least two goals must have different values", wrong=are_same)
+
+
+def check_default_is_given(session: Specification, expiry: ExpirySpec | None) -> None:
+    """Refuse an expiry of a session over arms that says nothing of its default: none has to be chosen."""
+    name = f"default_{session.word}"
+    if expiry is None or name in expiry.model_fields_set or not isinstance(session.learner, ArmsSpec):
+        return
+    if expiry.default_loss is None and expiry.default_reward is None:  # That of the other word is refused as such.
+        text = f"give the {session.word} that no event within the window stands for, or null: nothing is learned"
+        raise InvalidRequestError.of(f"expiry.{name}", text)
 
 
 def defaults_fit(session: Specification) -> None:

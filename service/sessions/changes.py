@@ -13,7 +13,7 @@ from ..cooperative import LABEL_BYTES, joined, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms, Change
 from ..engine.run import Run, with_params
 from ..errors import FieldValueError, InvalidRequestError, NoLabelsError, SessionHaltedError
-from ..models.specification import ExpirySpec, Specification, token_seconds
+from ..models.specification import ExpirySpec, Specification, check_default_is_given, token_seconds
 from ..models.stored import Stored
 from ..serialization import records
 from .act import check_control, check_defined
@@ -185,6 +185,7 @@ def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
         # Without a control group there is nothing to tolerate.
         given["guard"] = None if guard.silence else guard.model_copy(update={"tolerance": None})
     if "expiry" in given:
+        check_default_is_given(before, given["expiry"])
         given["expiry"] = _expiry(before, given["expiry"])
     try:
         changed = Specification.model_validate(dict(before) | given)

@@ -22,7 +22,7 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec
 from ..models.events import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.specification import SESSION_ID_PATTERN, Specification, check_default_is_given
 from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary
@@ -190,6 +190,7 @@ class Creator:
             if the store can't be reached; the session may have been created.
         """
         await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
+        check_default_is_given(spec, spec.expiry)
         if spec.floor:
             check_defined("floor", spec.learner.build())
         if spec.control is not None and isinstance(spec.learner, ArmsSpec):

@@ -37,7 +37,7 @@ def sessions() -> dict[str, dict[str, Any]]:
         learner = vectors.traces(kind)[0]["spec"]
         found[kind] = {"learner": learner, "idle_ttl_seconds": 1000}
         named = {name: value for name, value in learner.items() if name not in ("n_arms", "probabilities")} | LABELS
-        in_time = {"learner": learner, "expiry": {"after_seconds": 60}}
+        in_time = {"learner": learner, "expiry": {"after_seconds": 60, "default_loss": None}}
         found[f"{kind} with a window"] = {"learner": named, **WINDOW} if "n_arms" in learner else in_time
     for kind in ("centred_tsallis", "multiscale_tsallis"):
         fields = {"learner": {"kind": kind, **LABELS}, "segments": {"max": 5}}

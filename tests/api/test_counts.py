@@ -14,7 +14,7 @@ SESSION = {
     "session_id": "s",
     "seed": 5,
     "learner": {"kind": "centred_tsallis", "arms": ["a", "b", "c"]},
-    "expiry": {"after_seconds": 3600},
+    "expiry": {"after_seconds": 3600, "default_loss": None},
 }
 USE = [("a", 0.5), ("b", 0.25), ("a", None), ("a", 0.75), ("c", None), ("b", 0.5)]
 """Labels that are drawn, and the losses that are reported."""

@@ -45,7 +45,7 @@ async def make(client, learner, name="s", **fields):
     await client.post(f"/v1/sessions/{name}/acts", json={"count": 9})
 
 
-@pytest.mark.parametrize("expiry", [None, {"after_seconds": 60}], ids=["plain", "expiry"])
+@pytest.mark.parametrize("expiry", [None, {"after_seconds": 60, "default_loss": None}], ids=["plain", "expiry"])
 @pytest.mark.parametrize("sizes", some_quick([(2, 3), (3, 2), (1, 2)], [(2, 3)]), ids=str)
 @pytest.mark.parametrize("spec", ARMS, ids=lambda spec: spec["kind"])
 async def test_a_state_of_another_number_of_arms_is_refused(client, redis_server, spec, sizes, expiry):

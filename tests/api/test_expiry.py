@@ -127,7 +127,7 @@ def test_decisions_of_one_bucket_and_arm_are_one_step():
             ({"expiry": each}, 422)
             for each in ({"after_seconds": 5.0, "default_loss": 2}, {"after_seconds": 0}, {})
         ),
-        *(({"expiry": each}, 201) for each in (None, {"after_seconds": 5})),
+        *(({"expiry": each}, 201) for each in (None, {"after_seconds": 5, "default_loss": None})),
         ({"expiry": {"after_seconds": 5, "default_loss": -10}, "loss_range": [10, -10]}, 201),
         (
             {"expiry": {"after_seconds": 5, "default_loss": -1}, "loss_range": [-2, 2], "normalize_losses": False},
@@ -353,3 +353,23 @@ async def test_a_void_takes_the_charge_back(client, clock):
 
     assert (body["arm"], body["probability"]) == run.act()[1:3]
     assert (await client.get(PATH)).json()["outstanding"] == 1
+
+
+@pytest.mark.parametrize("word", ["loss", "reward"])
+async def test_a_window_over_arms_says_what_silence_stands_for(client, word):
+    """Null is a choice. Sessions over points have none."""
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}, f"{word}_range": [0, 1]}
+    silent, chosen = {"after_seconds": WINDOW}, {"after_seconds": WINDOW, f"default_{word}": None}
+    ball = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+
+    refused = [await client.post("/v1/sessions", json=body | {"expiry": silent})]
+    assert (await client.post("/v1/sessions", json=body | {"expiry": chosen})).status_code == 201
+    refused.append(await client.patch("/v1/sessions/s", json={"expiry": silent}))
+    assert (await client.patch("/v1/sessions/s", json={"expiry": chosen | {"after_seconds": 9}})).status_code == 200
+    assert (await client.patch("/v1/sessions/s", json={"floor": None})).status_code == 200
+    assert (await client.post("/v1/sessions", json={"learner": ball, "expiry": silent})).status_code == 201
+
+    for answer in refused:
+        (error,) = answer.json()["errors"]
+        assert (answer.status_code, error["field"]) == (422, f"expiry.default_{word}")
+        assert f"give the {word} that" in error["message"]

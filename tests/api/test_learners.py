@@ -189,7 +189,7 @@ BATCHED = {
     **{kind: {"learner": {"kind": kind, "n_arms": 5} | fields} for kind, fields in over_arms().items()},
     "labels": {"learner": {"kind": "dexp3", "arms": FIVE}},
     "floor": {"learner": {"kind": "fixed", "arms": FIVE}, "floor": 0.1},
-    "expiry": {"learner": {"kind": "dexp3", "n_arms": 5}, "expiry": {"after_seconds": 3600}},
+    "expiry": {"learner": {"kind": "dexp3", "n_arms": 5}, "expiry": {"after_seconds": 3600, "default_loss": None}},
     "provisional": {
         "learner": {"kind": "multiscale_tsallis", "n_arms": 5},
         "expiry": {"after_seconds": 3600, "default_loss": 1.0},

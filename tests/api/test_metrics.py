@@ -65,7 +65,7 @@ async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_clien
 async def test_delays_are_measured_where_they_are_known(make_client, learner):
     client = await make_client()
     registry = client._transport.app.state.runtime.metrics.registry
-    for session, expiry in (("known", {"after_seconds": 64.0}), ("unknown", None)):
+    for session, expiry in (("known", {"after_seconds": 64.0, "default_loss": None}), ("unknown", None)):
         body = {"session_id": session, "learner": learner} | ({"expiry": expiry} if expiry else {})
         assert (await client.post("/v1/sessions", json=body)).status_code == 201
         for _ in range(3):

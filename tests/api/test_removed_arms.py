@@ -43,7 +43,9 @@ async def used(client, store, **segment):
     return written
 
 
-@pytest.mark.parametrize("fields", [{}, {"expiry": {"after_seconds": 1e6}, "decision_log": {"max_entries": 9}}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"expiry": {"after_seconds": 1e6, "default_loss": None}, "decision_log": {"max_entries": 9}}]
+)
 @pytest.mark.parametrize(("kind", "ever"), [*((kind, 2_000) for kind in [*KINDS, "segments"]), *HUNDRED_THOUSAND])
 async def test_a_commit_is_no_larger_for_arms_that_were_removed(make_client, clock, kind, fields, ever):
     segment = {"segment": "cart"} if kind == "segments" else {}
@@ -74,7 +76,7 @@ async def test_a_removed_label_is_known_while_its_events_could_come(make_client,
     """That is its window, or that of event ids if it is longer; then nobody knows it."""
     store = MemoryStore(clock=clock)
     client, twin = [await make_client(store, dedupe_window_seconds=DEDUPE) for _ in range(2)]
-    expiry = {} if window is None else {"expiry": {"after_seconds": window}}
+    expiry = {} if window is None else {"expiry": {"after_seconds": window, "default_loss": None}}
     await session(client, decision_log={"max_entries": 99}, **expiry)
     await change(client, remove=["a", "b"])
     await change(client, add=["b"])

@@ -27,7 +27,7 @@ async def counts(client):
 async def test_fields_are_replaced_whole_and_null_clears(client):
     await created(client, expiry=WINDOW, idle_ttl_seconds=100)
 
-    first = await patch(client, expiry={"after_seconds": 32}, floor=0.25)
+    first = await patch(client, expiry={"after_seconds": 32, "default_loss": None}, floor=0.25)
     second = await patch(client, idle_ttl_seconds=None, floor=None)
     third = await patch(client, expiry=None)
 
@@ -162,7 +162,7 @@ async def test_acts_opened_without_a_window_count_from_the_change(client, clock,
     await created(client, learner=learner | ({} if kind == "centred_tsallis" else {"learning_rate": 0.1}))
     await client.post(f"{PATH}/acts", json={"count": 5})
     clock.now += 1000
-    await patch(client, expiry={"after_seconds": 64})
+    await patch(client, expiry={"after_seconds": 64, "default_loss": None})
     clock.now += 10
     await client.post(f"{PATH}/acts", json={"count": 2})
 

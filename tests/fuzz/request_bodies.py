@@ -69,7 +69,7 @@ def seeds() -> list[bytes]:
     groups = [EXAMPLES[name] for name in names]
     values = [(number, dict(example)["value"]) for number, group in enumerate(groups) for example in group.values()]
     values += [
-        (0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": {"after_seconds": 1}})
+        (0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": {"after_seconds": 1, "default_loss": None}})
         for kind in vectors.kinds()
     ]
     return [bytes([number]) + json.dumps(value).encode() for number, value in values]

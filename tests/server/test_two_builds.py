@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.processes, pytest.mark.parametrize("server_program", [
 SESSIONS = {
     "dexp3": {"learner": {"kind": "dexp3", "n_arms": 12}},
     "exp3": {"learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}},
-    "window": {"learner": {"kind": "centred_tsallis", "arms": ["a", "b"]}, "expiry": {"after_seconds": 3600}},
+    "window": {
+        "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]},
+        "expiry": {"after_seconds": 3600, "default_loss": None},
+    },
 }
 FIELD = "most_outstanding"
 WRITTEN = "sessions are written in schema %d from now on"
