@@ -1,6 +1,7 @@
 """Evaluate from the log of one session what each item alone, and uniform play, would have given.
 
 The session has a decision log and a floor: without one a probability may become so small that nothing can be said.
+Clicks come by token, so that the log knows which decision each is of.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ def main() -> None:
             reward_range=[0, 1],
             floor=0.2,
             decision_log={"max_entries": 100_000},
+            tokens=True,
             seed=1,
         )
         for _ in range(40):
             actions = session.acts(50)
             session.feedbacks(
                 [
-                    {"label": each.label, "reward": int(visitors.random() < RATES[str(each.label)])}
+                    {"token": each.token, "reward": int(visitors.random() < RATES[str(each.label)])}
                     for each in actions
                 ]
             )

@@ -79,7 +79,7 @@ def test_a_click_on_the_page_counts_once(run):
     [
         *(("tuner.py", "weights [0.6, 0.2]"), ("llm_router.py", "most requests go to medium")),
         *(("segments.py", "north: umbrella"), ("segments.py", "south: sandals")),
-        *(("control_group.py", "gain 0."), ("offline_evaluation.py", "shoes: 0.")),
+        ("offline_evaluation.py", "shoes: 0."),
     ],
 )
 def test_a_program_prints_what_it_found(run, program, says):
