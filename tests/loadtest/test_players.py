@@ -15,6 +15,7 @@ from service.engine.ledger import ArmFeedback, Expiry, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot
+from tests.support.examples import some_quick
 
 RUNS, ARMS = 3, 4
 PLAYERS = {"multiscale_tsallis": MultiscaleTsallis, "centred_tsallis": CentredTsallis, "dexp3": AnytimeDexp3}
@@ -60,8 +61,7 @@ def test_with_clicks_and_a_window(default: float | None, provisional: bool) -> N
             player.settle(one, np.array([arm]), np.array([loss]), one)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["multiscale_tsallis", "centred_tsallis"])
+@pytest.mark.parametrize("kind", some_quick(["multiscale_tsallis", "centred_tsallis"], {"centred_tsallis"}))
 def test_when_arms_come_and_go_and_some_are_barred(kind: str) -> None:
     """Drawn arms are eligible, and their distribution is the service's."""
     learner = REGISTRY[kind].model_validate({"kind": kind, "n_arms": ARMS}).build()
