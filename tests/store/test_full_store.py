@@ -132,8 +132,9 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(embedded, 
 
 
 @pytest.mark.parametrize("name", ["data", pytest.param("x" * 120, marks=pytest.mark.slow)])
-def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk, name):
+def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk, name, monkeypatch):
     """Tries that fail keep the folder and the URL, which workers know."""
+    monkeypatch.setattr("service.store.embedded_programs.LOCK_SECONDS", 0.1)
     server = EmbeddedServer(disk / name, binary=Path(program(WHEEL)))
     server.start()
     url = server.url

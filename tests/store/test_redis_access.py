@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadtest.processes import free_port
@@ -16,6 +16,7 @@ from service.store.base import Committed, Known, Store, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.cluster import state
 from tests.support.compose import COMPOSE, ROOT
+from tests.support.examples import examples
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.sentinel import Watched
@@ -104,6 +105,7 @@ def test_a_port_that_is_none_is_told(url, port):
     assert "hidden" not in str(error.value)
 
 
+@settings(max_examples=examples(50), deadline=None)
 @given(st.from_regex(PLAIN_URL, fullmatch=True))
 def test_every_url_that_is_not_read_before_it_is_opened_can_be_opened(url):
     open_store(url)
