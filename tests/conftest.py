@@ -127,7 +127,7 @@ def passed(_embedded_server: EmbeddedServer) -> dict[str, list[tuple[str, str]]]
     return requests_traced(_embedded_server.url)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """Real processes that keep their sessions in memory, among them session ``s`` of three arms."""
     with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:

@@ -29,7 +29,7 @@ def real_yacht() -> Path:
     return _real(YACHT)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(service: RunningService) -> str:
     """The service that replays over HTTP play against."""
     return service.url
