@@ -159,7 +159,7 @@ the names of its parameters."""
 
 
 def table_of(routes: Iterable[APIRoute], returns: type) -> Table:
-    """Make the table of all operations.
+    """Make the table of all operations; each is made once in a process, as unit tests make many applications.
 
     Parameters
     ----------
@@ -168,7 +168,8 @@ def table_of(routes: Iterable[APIRoute], returns: type) -> Table:
     """
     table: Table = {}
     for route in routes:
-        operation = PathOperation(route, returns)
+        if (operation := vars(route).get("operation")) is None:
+            operation = vars(route)["operation"] = PathOperation(route, returns)
         parts, methods = route.path.split("/"), route.methods or set()
         places = tuple([place for place, part in enumerate(parts) if part.startswith("{")])
         names = [parts[place][1:-1] for place in places]

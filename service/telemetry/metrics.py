@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
@@ -60,6 +61,7 @@ _LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
+@cache
 def revision(package: Path = Path(__file__).parents[1]) -> str:
     """Return the commit that a package was built from, in its file ``REVISION``, else a digest of its files."""
     with suppress(OSError):

@@ -102,14 +102,15 @@ def test_the_build_is_known(metrics):
 
 def test_a_build_is_named_by_its_commit_or_its_files(tmp_path):
     (tmp_path / "a.py").write_text("1")
-    first = revision(tmp_path)
+    named = revision.__wrapped__  # Which remembers nothing.
+    first = named(tmp_path)
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "a.pyc").touch()
-    assert revision(tmp_path) == first
+    assert named(tmp_path) == first
     (tmp_path / "a.py").write_text("2")
-    assert revision(tmp_path) != first
+    assert named(tmp_path) != first
     (tmp_path / "REVISION").write_text("317ae6c\n")
-    assert revision(tmp_path) == "317ae6c"
+    assert named(tmp_path) == "317ae6c"
 
 
 class Due:
