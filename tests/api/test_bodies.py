@@ -168,13 +168,9 @@ def test_the_events_of_columns_are_those_of_the_models():
 
 
 EVENTS = (
-    '{"arm":1,"loss":0.5}',
-    '{"arm": 2, "loss": 1, "event_id": "id"}',
-    '{"arm":0,"loss":0,"event_id":"},{"}',
-    '{"arm":0,"loss":0,"event_id":"\\"},{"}',
-    '{"arm":0,"reward":1}',
-    '{"label":"a}, {","loss":1}',
-    '{"arm":0,"loss":null}',
+    *('{"arm":1,"loss":0.5}', '{"arm": 2, "loss": 1, "event_id": "id"}'),
+    *('{"arm":0,"loss":0,"event_id":"},{"}', '{"arm":0,"loss":0,"event_id":"\\"},{"}'),
+    *('{"arm":0,"reward":1}', '{"label":"a}, {","loss":1}', '{"arm":0,"loss":null}'),
     '{"losses":[0.5,1]}',
 )
 

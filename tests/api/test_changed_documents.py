@@ -17,13 +17,7 @@ from tests.support.examples import examples
 
 PATH = "/v1/sessions/s"
 SHOWN = (
-    "",
-    "/arms?sort=-mean",
-    "/segments",
-    "/history",
-    "/decisions",
-    "?segment=home",
-    "/arms?segment=",
+    *("", "/arms?sort=-mean", "/segments", "/history", "/decisions", "?segment=home", "/arms?segment="),
     "/export",
 )
 LABELS = {"arms": ["a", "b", "c"]}

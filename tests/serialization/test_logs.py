@@ -156,16 +156,8 @@ def test_fewer_arms_are_stored_whole():
 @pytest.mark.parametrize(
     "harm",
     [
-        "missing",
-        "missing log",
-        "more",
-        "cut",
-        "other arms",
-        "negative arm",
-        "other",
-        "no vector",
-        "no sum",
-        "no number",
+        *("missing", "missing log", "more", "cut", "other arms", "negative arm", "other", "no vector"),
+        *("no sum", "no number"),
     ],
 )
 def test_rows_that_are_not_those_of_the_state_are_refused(harm):

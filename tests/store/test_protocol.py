@@ -80,10 +80,7 @@ class RefusesOnAStaleCache(Writer):
 
 
 FAULTY_STORES = [
-    NoVersionCheck,
-    ComparesOnlyTheNewestVersion,
-    KnowsNoWriters,
-    RecordsEventsBeforeTheState,
+    *(NoVersionCheck, ComparesOnlyTheNewestVersion, KnowsNoWriters, RecordsEventsBeforeTheState),
     ForgetsEvents,
 ]
 FAULTY_WRITERS = [RetriesWithoutLooking, RefusesOnAStaleCache]

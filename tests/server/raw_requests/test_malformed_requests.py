@@ -22,35 +22,10 @@ from tests.support.connections import answers, connected, request
         *(
             pytest.param(b"GET /livez HTTP/1.1\r\nHost: " + host + b"\r\n\r\n", id=f"host {host!r}")
             for host in (
-                b"a b",
-                b"a/b",
-                b"a?b",
-                b"a#b",
-                b"u:p@a",
-                b"a:b",
-                b"[",
-                b"[::1",
-                b"a]",
-                b"a\\b",
-                b"\xff",
-                b'"a"',
-                b"a:99999",
-                b"a:65536",
-                b"a:" + b"9" * 5_000,
-                b"a:-1",
-                b"a:8000:8000",
-                b"a%zz",
-                b"%",
-                b"[zz]",
-                b"[]",
-                b"[::::]",
-                b"[1:2:3]",
-                b"[127.0.0.1]",
-                b"[::1]a",
-                b"[::1]:65536",
-                b"[::1%25eth0]",
-                b"[v.a]",
-                b"[v1]",
+                *(b"a b", b"a/b", b"a?b", b"a#b", b"u:p@a", b"a:b", b"[", b"[::1", b"a]", b"a\\b"),
+                *(b"\xff", b'"a"', b"a:99999", b"a:65536", b"a:" + b"9" * 5_000, b"a:-1", b"a:8000:8000"),
+                *(b"a%zz", b"%", b"[zz]", b"[]", b"[::::]", b"[1:2:3]", b"[127.0.0.1]", b"[::1]a"),
+                *(b"[::1]:65536", b"[::1%25eth0]", b"[v.a]", b"[v1]"),
             )
         ),
         pytest.param(b"GET livez HTTP/1.1\r\nHost: a\r\n\r\n", id="no slash"),
@@ -95,11 +70,7 @@ from tests.support.connections import answers, connected, request
         *(
             pytest.param(HEAD + CHUNKED + b"\r\n" + chunks, id=f"chunks {chunks[:12]!r}")
             for chunks in (
-                b"zz\r\n",
-                b"-1\r\n",
-                b"0xb\r\n" + BODY,
-                b"b\n" + BODY,
-                b"f" * 20,
+                *(b"zz\r\n", b"-1\r\n", b"0xb\r\n" + BODY, b"b\n" + BODY, b"f" * 20),
                 b"b\r\n" + BODY + b"XX",
             )
         ),
