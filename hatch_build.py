@@ -32,13 +32,15 @@ def absolute_links(text: str, links: str, version: str) -> str:
 
 
 class LongDescription(MetadataHookInterface):
-    """Gives the project its ``readme``."""
+    """Gives the project its ``readme`` and its address."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Add the README to the metadata."""
+        """Add the README, and where it comes from, to the metadata."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        links = absolute_links(text, self.config["links"], metadata["version"])
-        metadata["readme"] = {"content-type": "text/markdown", "text": links}
+        links = self.config["links"]
+        text = absolute_links(text, links, metadata["version"])
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = {"Source": links.partition("/{view}")[0]} if links else {}
 
 
 def commit_of(root: Path) -> str:

@@ -82,7 +82,7 @@ def check_command(words: list[str]) -> None:
             _check_loadtest(arguments)
         case ["python", "-m", module, *_]:
             assert importlib.util.find_spec(module), module
-        case ["python" | "sh", path, *_] if path.startswith("deploy/"):
+        case ["python" | "sh" | "bash", path, *_] if path.startswith(("deploy/", ".ci/")):
             assert (ROOT / path).is_file(), path
         case ["kubectl", "apply", "-f" | "-k", path]:
             assert (ROOT / path).exists(), path
@@ -94,6 +94,8 @@ def check_command(words: list[str]) -> None:
             _check_compose(arguments)
         case ["docker", "run", *_]:
             assert words[-1] == "delayed-bandits"
+        case ["docker", "build", *_, folder]:
+            assert (ROOT / folder / "Dockerfile").is_file()
         case _:
             assert words[0] in OTHER_PROGRAMS, words
 

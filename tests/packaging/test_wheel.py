@@ -11,7 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 from packaging.requirements import Requirement
 
-from service import __version__
+from service import __version__, install
 from service.__main__ import NOT_INSTALLED, SERVER_PACKAGES
 from tests.packaging.conftest import ROOT, run
 from tests.support.compose import PROJECT
@@ -81,6 +81,29 @@ def test_links_of_the_long_description_come_from_one_value(hatch_build):
         "[a](https://git.example/us/blob/v1/docs/a.md#b), [c](#c), [d](https://d.example/e), "
         "![f](https://git.example/us/raw/v1/docs/f.png)"
     )
+
+
+def test_a_source_is_named_once_the_project_says_where_it_is(hatch_build):
+    metadata = {"version": "1"}
+    for links, urls in (
+        ("", {}),
+        ("https://git.example/us/{view}/v{version}/", {"Source": "https://git.example/us"}),
+    ):
+        hatch_build.LongDescription(str(ROOT), {"links": links}).update(metadata)
+        assert metadata["urls"] == urls
+
+
+def test_the_name_on_the_index_is_the_same_wherever_it_stands():
+    extras = PROJECT["optional-dependencies"]
+    own = {
+        Requirement(each).name
+        for one in extras.values()
+        for each in one
+        if extras.keys() & Requirement(each).extras
+    }
+
+    assert own == {PROJECT["name"]}
+    assert f"pip install '{PROJECT['name']}[server]'" in install("server")
 
 
 @pytest.mark.slow
