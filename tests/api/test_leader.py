@@ -94,3 +94,17 @@ async def test_the_leader_is_of_the_whole_session_and_of_arms_alone(client):
     made = await client.post("/v1/sessions", json={"learner": ball})
     assert made.status_code == 201, made.text
     assert "leader" not in made.json()
+
+
+async def test_the_leader_counts_the_acts_of_both_groups(client):
+    await session(client, arms=["a", "b"], **REWARDS, control={"share": 0.5})
+    actions = (await client.post(f"{PATH}/acts", json={"count": 60})).json()["actions"]
+    of_a = [each for each in actions if each["label"] == "a"]
+    events = [{"label": "a", "reward": 1, **({"group": "control"} if "group" in each else {})} for each in of_a[:9]]
+    answer = await client.post(f"{PATH}/feedbacks", json={"events": events})
+    assert answer.json()["applied"] == 9
+
+    row = (await client.get(f"{PATH}/arms")).json()["arms"][0]
+
+    assert row["so_far"] == {"acts": len(of_a), "events": 9, "mean": pytest.approx(9 / len(of_a))}
+    assert (await view(client))["leader"] == await told_by_arms(client)
