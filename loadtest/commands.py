@@ -1,4 +1,4 @@
-"""The command line: ``day``, ``replay``, ``paper``, ``study``, ``chaos``, ``bench`` and ``capacity``."""
+"""The command line: ``day``, ``replay``, ``paper``, ``study``, ``verdict``, ``chaos``, ``bench``, ``capacity``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import typer
 from typer import Option
 
 from loadtest import figures, terminal
+from loadtest import verdict as verdicts
 from loadtest.bench import capacity as measured_capacity
 from loadtest.bench import footprint, report, throughput, turns
 from loadtest.bench.load import find_wrk
@@ -227,6 +228,34 @@ def study(
     if page is not None:
         study_page.write(study_cells.load(path), page)
     console.print(f"{len(cells)} cells", highlight=False)
+    print_written(out if page is None else page)
+
+
+@app.command()
+def verdict(
+    runs: Annotated[int, flag("Sessions without a difference.", 8)] = 2000,
+    effects: Annotated[int, flag("Sessions of each kind with a better arm.", 0)] = 60,
+    out: Annotated[Path, flag("Folder of results.json; what is in it is not played again.")] = Path("runs/verdict"),
+    page: Annotated[Path | None, flag("Write the tables into this page.")] = None,
+) -> None:
+    """Play sessions with a control group: how often a verdict is ever wrong, and how soon it finds a better arm."""
+    if page is not None:
+        check_marks(page, verdicts.MARKS)
+    out.mkdir(parents=True, exist_ok=True)
+    counts, path = verdicts.counted_cases(runs, effects), out / "results.json"
+    with errors_reported():
+        known = verdicts.load(path)
+        for part in range(1, verdicts.PARTS + 1):
+            if jobs := [job for job in verdicts.jobs_of(counts, part) if job not in known]:
+                label = f"part {part} of {verdicts.PARTS}"
+                known |= zip(jobs, terminal.on_all_cores(label, verdicts.run_job, jobs), strict=True)
+                verdicts.save(path, known)
+    played = verdicts.gathered(counts, known)
+    for title, head, rows in verdicts.tables(played):
+        print_table(title, head, rows)
+    if page is not None:
+        text = study_page.page_with(page.read_text("utf-8"), verdicts.MARKS, verdicts.section(played))
+        page.write_text(text, encoding="utf-8")
     print_written(out if page is None else page)
 
 

@@ -12,22 +12,7 @@ from service.engine.run import expire_oldest, start_run
 from service.engine.verdict import Sums, group_sums, mean_interval, radius, verdict
 from service.learners import REGISTRY
 from service.serialization import state as codec
-
-ALPHA = 0.05
-
-
-def written_out(n: Any, s: Any, q: Any, tuned: float = 5000) -> tuple[float, float]:
-    """Difference of normalised means of (learner, control), and the radius: term by term as it is published."""
-    doubled = -2 * math.log(ALPHA)
-    rho_squared = (doubled + math.log(doubled + 1)) / tuned
-    total = sum(n)
-    spread = 0.0
-    for n_g, s_g, q_g in zip(n, s, q, strict=True):
-        spread += ((q_g + 2) / (n_g + 4) - ((s_g + 2) / (n_g + 4)) ** 2) * total / n_g
-    log_term = math.log(math.sqrt(total * rho_squared + 1) / ALPHA)
-    return s[0] / n[0] - s[1] / n[1], math.sqrt(
-        spread * 2 * (total * rho_squared + 1) / (total**2 * rho_squared) * log_term
-    )
+from tests.support.plain_verdict import ALPHA, written_out
 
 
 @pytest.mark.parametrize(
