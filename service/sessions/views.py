@@ -310,8 +310,8 @@ def so_far(losses: LossRange, acts: float, total: float) -> tuple[float | None, 
 
 Leader = Mapping[str, Any]
 """The most probable arm as a view shows it."""
-FEW_ARMS, ARMS_AT_ONCE = 16, 250
-"""Arms whose counts are read first, and later, to find one that may be better than the leader."""
+ARMS_AT_ONCE = 250
+"""Arms whose counts are read at once to find one that may be better than the leader."""
 MAX_LEADERS = 1_000
 """Sessions whose leader is remembered."""
 
@@ -396,37 +396,34 @@ class Reader:
         if not isinstance(run, ArmRun) or not run.slot:
             return None
         added, live, p, known = dict[int, list[float]](), run.arms.live, run.probabilities, rows.copy()
+        open_ones = run.outstanding_by_arm
         if journal:
             default = cached.stored.specification.default_loss
             add_counts(added, await journal.counts(run.params.losses, default, FairYield()))
         rows.clear()
-        leader, least, ranked, fair_yield = dict[str, Any](), 0.0, list[int](), FairYield()
-        lead, outstanding = live[int(p.argmax())], run.outstanding_by_arm
-        arms = [lead, *known] if lead in known else []
-        while True:
-            for arm in arms:
-                if arm in rows or not run.arms.is_live(arm):
-                    continue
+        leader, least, order, fair_yield = dict[str, Any](), 0.0, [live[int(p.argmax())], *known], FairYield()
+        # First the arm that leads, then those that are known, then all from the most probable one on.
+        for start in (-1, *range(0, len(live), ARMS_AT_ONCE)):
+            if not start:
+                order = [live[at] for at in np.argsort(-p, kind="stable").tolist()]
+            some = order if start < 0 else order[start : start + ARMS_AT_ONCE]
+            some = [arm for arm in some if arm not in rows and run.arms.is_live(arm)]
+            if missing := [arm for arm in some if arm not in known]:
+                if (found := await self.store.read_counts(session_id, missing)) is None:
+                    raise UnknownSessionError
+                known |= zip(missing, found.rows, strict=True)
+            for arm in some:
                 at, rows[arm] = run.arms.positions[arm], (row := known[arm])
                 if added:
                     row = ArmCounts(*map(sum, zip(row, counts_of(arm, added), strict=True)))
-                acts, total = sums_so_far(run.params, row, outstanding.item(at))
+                acts, total = sums_so_far(run.params, row, open_ones.item(at))
                 low, high = mean_interval(acts - total, acts)
                 if not leader:
                     leader, least = _leader(run, p, at, (acts, total)), low
-                elif high >= least:
+                elif arm != leader["arm"] and high >= least:
                     return leader | {"clear": False}
                 await fair_yield()
-            ranked = ranked or [live[at] for at in np.argsort(-p, kind="stable").tolist()]
-            some = [arm for arm in ranked if arm not in known][
-                : ARMS_AT_ONCE if len(known) >= FEW_ARMS else FEW_ARMS
-            ]
-            if not some:
-                return leader | {"clear": True}
-            if (found := await self.store.read_counts(session_id, some)) is None:
-                raise UnknownSessionError
-            arms = [*some, *(known.keys() - rows.keys())]
-            known |= zip(some, found.rows, strict=True)
+        return leader | {"clear": True}
 
     async def compare(self, learner: str, control: str) -> bytes:
         """Return the JSON of two sessions' counts and verdict, as if they were two groups of one.
