@@ -247,7 +247,12 @@ class Committer:
     ) -> CachedSession | None:
         """Count what was committed, and keep the session; None if others have committed since."""
         self._watch.count(commit.session_id, draft.outcomes, draft.results)
-        self._metrics.count(draft.outcomes, base.run.ledger, draft.run.ledger, draft.delays)
+        before, after = base.run.ledger, draft.run.ledger
+        self._metrics.count(draft.outcomes, before, after, draft.delays)
+        if before.silent != after.silent:
+            level, what = (logging.WARNING, "begins") if after.silent else (logging.INFO, "ends")
+            last = summary.time_text(before.last_event_at)
+            log.log(level, "session %s: silence %s, the last event came at %s", commit.session_id, what, last)
         if (control := draft.run.control) is not None:
             before = Ledger() if base.run.control is None else base.run.control.ledger
             self._metrics.count({}, before, control.ledger)

@@ -346,9 +346,7 @@ class ArmRun(BaseRun):
         slot, learner = self._open_slot(self.draws, eligible), self.learner
         self.state, position = learner.draw(learner.open(self.state, slot), slot)
         arm = self.arms.live[position]
-        self.ledger.by_arm[position] += 1
-        if self.act_times is not None:
-            self.act_times.act(self.ledger.time, (position,), self.ledger.by_arm.size)
+        self._opened(self.slot, (position,))
         weights, total = learner.weights(self.state)
         size = len(self.arms.live) if eligible is None else eligible.size
         return ArmAction(self.slot, arm, weights.item(position) / total, size)
@@ -374,9 +372,7 @@ class ArmRun(BaseRun):
             positions = draw_all(weights, self.draws.uniforms(first, opened) * total).tolist()
         live = self.arms.live
         arms = positions if isinstance(live, range) else [live[position] for position in positions]
-        np.add.at(self.ledger.by_arm, positions, 1)
-        if self.act_times is not None:
-            self.act_times.act(self.ledger.time, positions, self.ledger.by_arm.size)
+        self._opened(first, positions)
         size = len(live) if eligible is None else eligible.size
         return ArmActions(first, arms, (weights[positions] / total).tolist(), size)
 
@@ -394,6 +390,22 @@ class ArmRun(BaseRun):
         while count < most and self.is_control(first + count) == is_control:
             count += 1
         return is_control, count
+
+    def _opened(self, slot: int, positions: Sequence[int]) -> None:
+        """Count decisions of these arms, in slots from this one on."""
+        by_arm, times = self.ledger.by_arm, self.act_times
+        for number, position in enumerate(positions, slot):
+            if self.ledger.silent and times is not None:
+                times.leave_uncharged(self.arms.live[position], number, by_arm.item(position))
+            by_arm[position] += 1
+        if times is not None:
+            times.act(self.ledger.time, positions, by_arm.size)
+
+    def take(self, position: int, count: int = 1, slot: int | None = None) -> int:
+        """Return how many of an arm's oldest decisions, which end now, or of a slot's were made in silence."""
+        if self.act_times is None or not self.act_times.silent:
+            return 0
+        return self.act_times.take(self.arms.live[position], count, slot, self.ledger.by_arm.item(position))
 
     def can_draw(self, eligible: IntArray | None = None) -> bool:
         """Return whether an act with these eligible arms can draw one; see ``act``."""
@@ -434,14 +446,17 @@ class ArmRun(BaseRun):
         return own if self.control is None else own + self.control.ledger.by_arm
 
     def settle(self, event: ArmFeedback) -> None:
-        self.settle_all((event.arm,), (event.loss,))
+        self.settle_all((event.arm,), (event.loss,), event.signed_slot)
 
-    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float], slot: int | None = None) -> None:
         """Settle events that are not surplus, of arms by index, as ``settle`` does one after the other.
 
-        None of the arms is removed; losses are on the learner's scale.
+        None of the arms is removed; losses are on the learner's scale. ``slot`` is that of a single event's token.
         """
         positions = [self.arms.positions[arm] for arm in arms]
+        if self.act_times is not None and self.act_times.silent:
+            for position in positions:
+                self.take(position, slot=slot)
         self.ledger.settle_all(positions, losses, self.params.expiry)
         self.state = self.learner.settle_all(self.state, positions, losses)
 
@@ -474,20 +489,25 @@ class ArmRun(BaseRun):
 
     def void(self, event: ArmFeedback) -> None:
         position = self.arms.positions[event.arm]
+        self.take(position, slot=event.signed_slot)
         self.ledger.void_of(position)
         self.state = self.learner.void(self.state, position)
 
     def expire(self, position: int, count: int, loss: float | None) -> None:
         """Give up one or more outstanding decisions of an arm and learn ``loss`` of them in one step.
 
-        It is on the learner's scale; None: nothing is learned.
+        It is on the learner's scale; None: nothing is learned. In silence, and of decisions made in it, it counts
+        in the mean alone.
         """
+        unheard = self.take(position, count)
         self.ledger.expire_of(position, count)
         if loss is None:
             self.state = self.learner.expire(self.state, count)
-        else:
-            self.ledger.learn(loss, count)
-            self.state = self.learner.settle(self.state, position, loss, count)
+            return
+        self.ledger.learn(loss, count)
+        heard = 0 if self.ledger.silent else count - unheard
+        self.state = self.learner.give_up(self.state, count - heard) if heard < count else self.state
+        self.state = self.learner.settle(self.state, position, loss, heard) if heard else self.state
 
     def surplus_checker(self) -> SurplusChecker:
         left, outstanding, positions = dict[int, int](), self.ledger.by_arm, self.arms.positions
@@ -543,7 +563,7 @@ class ArmRun(BaseRun):
                 self.control.add(count)
             self.state = self.learner.add_arms(self.state, count)
 
-    def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:  # noqa: ARG002 - slots have indexes
+    def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:
         expiry = self.params.expiry
         default = None if expiry is None else expiry.loss
         if self.control is not None:
@@ -554,6 +574,8 @@ class ArmRun(BaseRun):
             self.ledger.learn(default, count)
         if self.act_times is not None:
             self.act_times.remove(positions)
+            for arm in self.act_times.silent.keys() & removed:
+                self.act_times.keep(arm, ())
 
     @property
     def probabilities(self) -> FloatArray:

@@ -186,6 +186,7 @@ class Control:
             ledger.void_of(position)
         else:
             ledger.settle_all((position,), (event.loss,), run.params.expiry)
+            run.ledger.missed, run.ledger.silent = 0, False
 
     def expire(self, position: int, count: int, loss: float | None) -> None:
         """Give up outstanding decisions of an arm, at a loss or without one."""

@@ -13,11 +13,13 @@ from ..learners.base import FloatArray, InitialArm, IntArray, Spec
 from ..learners.maths import LARGEST_VALUE
 
 MOST_TELLING, MOST_BESIDE = 2**32 - 1, 255
-"""Up to which ``telling``, and ``above`` and ``below``, are counted: a state has few bytes for them."""
+"""Up to which ``telling`` and ``missed``, and ``above`` and ``below``, are counted: few bytes are kept of them."""
 JUDGED_TOGETHER, LATE_SHARE = 1000, 0.05
 """Events that are judged together, and the share of them above which they come too late."""
 LATE_WINDOWS = 10
 """A surplus event is late if a decision of its arm expired within so many windows."""
+LEAST_EVENTS, LEAST_MISSED = 100, 30
+"""Events after which there may be silence, and how many are due by the rate so far when it begins."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,10 @@ class Ledger:
     """Whether these were more than ``LATE_SHARE`` of the events that were judged together last."""
     halted_at: float = 0.0
     """Of a control group: Unix seconds since which all acts are its own; 0 unless so."""
+    missed: int = 0
+    """Decisions that have expired since the last event was applied, in a session that can fall silent."""
+    silent: bool = False
+    """Whether nothing is learned of missing events, as too many are missing."""
 
     def judge(self, events: int, late: int) -> None:
         """Count events, and how many of them came too late."""
@@ -83,6 +89,12 @@ class Ledger:
         if self.judged >= JUDGED_TOGETHER:
             self.late_events = self.late > LATE_SHARE * self.judged
             self.judged = self.late = 0
+
+    def miss(self, count: int, groups: Sequence[Ledger]) -> None:
+        """Count decisions of both groups that expire now, and begin a silence if events are due by their rate."""
+        events, acts = sum(each.feedbacks for each in groups), sum(each.slot - each.voided for each in groups)
+        self.missed = min(self.missed + count, MOST_TELLING)
+        self.silent |= events >= LEAST_EVENTS and self.missed * events >= LEAST_MISSED * acts
 
     def settle(self) -> None:
         """Count the feedback of one outstanding decision."""
@@ -140,7 +152,7 @@ class ArmLedger(Ledger):
         """
         self.outstanding -= len(arms)
         self.feedbacks += len(arms)
-        self.last_event_at = self.time
+        self.last_event_at, self.missed, self.silent = self.time, 0, False
         if len(arms) == 1:  # In a tenth of the time.
             self.by_arm[arms[0]] -= 1
         else:
@@ -278,6 +290,8 @@ class Params(NamedTuple):
     """What events may name in place of a loss, and the loss or reward of each as it would be posted."""
     control: ControlParams | None = None
     """None unless some acts are of a control group."""
+    may_fall_silent: bool = False
+    """Whether nothing is learned of missing events while it seems that none can come."""
 
 
 # -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.
@@ -288,8 +302,18 @@ class Params(NamedTuple):
 
 PER_WINDOW = 64
 """Buckets in the time a decision may stay outstanding, which expires at most 1/64 of that time too late."""
-EXPIRED = -1
-"""In place of the number of a bucket: when decisions expired last."""
+EXPIRED, UNCHARGED = -1, -2
+"""In place of the number of a bucket: when decisions expired last; less the index of an arm, its uncharged ones."""
+
+
+class Stretch(NamedTuple):
+    """Outstanding decisions of an arm that follow each other, all of them made in silence, or none."""
+
+    last: int
+    """The slot up to which they were made, from that of the stretch before on."""
+    size: int
+    is_uncharged: int
+    """Whether they were made in silence: 1 or 0."""
 
 
 @dataclass(slots=True)
@@ -304,23 +328,31 @@ class ActTimes:
     First come the acts of arms removed since, then those of live arms by position; arms added since have no place.
     """
     changed: set[int] = field(default_factory=set)
-    """Numbers of the buckets that are to be written to the store, and ``EXPIRED`` if ``expired`` is."""
+    """Numbers of the buckets that are to be written to the store, and of what else is."""
     expired: Mapping[int, int] = field(default_factory=dict)
     """Index of an arm to the window since 1970 in which a decision of it expired last, if it is one of the latest;
     it is replaced, never changed."""
+    silent: dict[int, tuple[Stretch, ...]] = field(default_factory=dict)
+    """Index of an arm that has uncharged decisions to its outstanding ones, the oldest first, up to the last that
+    was made in silence."""
 
     @classmethod
     def of_session(cls, expiry: Expiry | None) -> ActTimes | None:
         """Start with no acts; return None for a session without expiry, which keeps no times."""
         return None if expiry is None else cls(expiry.after_seconds / PER_WINDOW)
 
+    @property
+    def numbers(self) -> set[int]:
+        """Of the buckets, and of arms in ``silent``, that are kept."""
+        return {*self.acts, *(UNCHARGED - arm for arm in self.silent)}
+
     def copy(self) -> ActTimes:
         """Copy the buckets, so that the copy may change alone."""
-        return ActTimes(self.width, self.acts.copy(), self.changed.copy(), self.expired)
+        return ActTimes(self.width, self.acts.copy(), self.changed.copy(), self.expired, self.silent.copy())
 
     def written(self) -> ActTimes:
         """Return the same buckets as they are once the store holds them."""
-        return ActTimes(self.width, self.acts, expired=self.expired)
+        return ActTimes(self.width, self.acts, expired=self.expired, silent=self.silent)
 
     def expire(self, time: float, arms: Iterable[int]) -> None:
         """Note that decisions of these arms, by index, expire at a time in Unix seconds."""
@@ -393,6 +425,55 @@ class ActTimes:
             left[: acts.size - 1] -= acts[1:]
         return np.maximum(left, 0)
 
+    # Silence: no event comes where many are due, so that their source is broken and not the world. Until one comes
+    # no decision is charged with the default, and what expires changes no learner. A decision made in silence stays
+    # uncharged: only an event teaches something of it.
+
+    def leave_uncharged(self, arm: int, slot: int, outstanding: int) -> None:
+        """Note a decision of an arm, by index, made in silence when so many of the arm were outstanding."""
+        of_arm, size = self.silent.get(arm, ()), 1
+        if charged := outstanding - sum(each.size for each in of_arm):
+            of_arm += (Stretch(slot - 1, charged, 0),)
+        if of_arm and of_arm[-1].is_uncharged:
+            of_arm, size = of_arm[:-1], of_arm[-1].size + 1
+        self.keep(arm, (*of_arm, Stretch(slot, size, 1)))
+
+    def take(self, arm: int, count: int, slot: int | None, outstanding: int) -> int:
+        """Take the ``count`` oldest decisions of an arm, by index, or that of a slot.
+
+        If an event that named no slot has settled that one, it is the next, or else the oldest.
+
+        Returns
+        -------
+        how many of those taken from the ``outstanding`` ones were made in silence
+        """
+        if (of_arm := self.silent.get(arm)) is None:
+            return 0
+        if slot is not None and slot > of_arm[-1].last and sum(each.size for each in of_arm) == outstanding:
+            slot = None
+        left, taken = list[Stretch](), 0
+        for each in of_arm:
+            some = min(each.size, count) if slot is None or slot <= each.last else 0
+            count, taken = count - some, taken + some * each.is_uncharged
+            if some < each.size:
+                left.append(each._replace(size=each.size - some))
+        self.keep(arm, left)
+        return taken
+
+    def keep(self, arm: int, of_arm: Sequence[Stretch]) -> None:
+        """Keep an arm's outstanding decisions as they are now; if all were charged, nothing is kept of them."""
+        self.changed.add(UNCHARGED - arm)
+        self.silent[arm] = tuple(of_arm)
+        if not any(each.is_uncharged for each in of_arm):
+            del self.silent[arm]
+
+    def fits(self, arm: int, run: Any) -> bool:
+        """Return whether what is kept of an arm in ``silent`` can be of a run, an ``ArmRun``."""
+        (lasts, sizes, kinds), positions = zip(*self.silent[arm], strict=True), run.arms.positions
+        are_ordered = [*lasts, run.slot] == sorted([*lasts, run.slot]) and min(sizes) > 0
+        is_live = arm in positions and sum(sizes) <= run.ledger.by_arm[positions[arm]]
+        return are_ordered and is_live and {1} <= set(kinds) <= {0, 1}
+
 
 class ArmFeedback(NamedTuple):
     """One loss of an arm, by index, on the learner's scale (``LossRange.learned``); ``slot`` where it is named."""
@@ -410,6 +491,8 @@ class ArmFeedback(NamedTuple):
     """Whether the window of its decision, which is known, has ended."""
     is_control: bool = False
     """Whether its decision is one of the control group."""
+    signed_slot: int | None = None
+    """That of its decision, if a token says so."""
 
 
 class PointFeedback(NamedTuple):

@@ -89,23 +89,38 @@ class ProvisionalRun(ArmRun):
         return 0.0 if expiry is None or expiry.loss is None else expiry.loss
 
     def act(self, eligible: base.IntArray | None = None) -> ArmAction:
-        """Open the next slot, draw its arm and charge it with the default loss."""
+        """Open the next slot, draw its arm and, if there is no silence, charge it with the default loss."""
         action = ArmRun.act(self, eligible)
-        self.state = self.learner.charge(self.state, self.arms.positions[action.arm], self.default)
+        if not self.ledger.silent:
+            self.state = self.learner.charge(self.state, self.arms.positions[action.arm], self.default)
         return action
 
-    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        positions = [self.arms.positions[arm] for arm in arms]
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float], slot: int | None = None) -> None:
+        positions, times = [self.arms.positions[arm] for arm in arms], self.act_times
+        if times is None or not times.silent:
+            self.ledger.settle_all(positions, losses, self.params.expiry)
+            self.state = self.learner.correct_all(self.state, positions, losses, self.default)
+            return
+        are_uncharged = [self.take(position, slot=slot) for position in positions]
         self.ledger.settle_all(positions, losses, self.params.expiry)
-        self.state = self.learner.correct_all(self.state, positions, losses, self.default)
+        for position, loss, is_uncharged in zip(positions, losses, are_uncharged, strict=True):
+            if is_uncharged:
+                self.state = self.learner.settle(self.state, position, loss)
+            else:
+                self.state = self.learner.correct(self.state, position, loss, self.default)
 
     def void(self, event: ArmFeedback) -> None:
         position = self.arms.positions[event.arm]
+        is_uncharged = self.take(position, slot=event.signed_slot)
         self.ledger.void_of(position)
-        self.state = self.learner.uncharge(self.state, position, self.default)
+        if is_uncharged:
+            self.state = self.learner.void(self.state, position)
+        else:
+            self.state = self.learner.uncharge(self.state, position, self.default)
 
     def expire(self, position: int, count: int, loss: float | None) -> None:
         """Give up decisions of an arm; their loss was learned when they were charged."""
+        self.take(position, count)
         self.ledger.expire_of(position, count)
         if loss is not None:
             self.ledger.learn(loss, count)
@@ -165,10 +180,16 @@ class SlotRun(ArmRun):
 
     def _drop_oldest(self) -> int:
         """Give up the oldest open slot, and return its arm."""
-        dropped = self.open_slots.close(slot := self.open_slots.oldest())
-        self.state = self.learner.forget(self.state, dropped.record)
-        self._give_up(slot, self.arms.positions[dropped.arm], None)
-        return dropped.arm
+        position, record, _ = self.close(slot := self.open_slots.oldest())
+        self.state = self.learner.forget(self.state, record)
+        self._give_up(slot, position, None)
+        return self.arms.live[position]
+
+    def close(self, slot: int | None) -> tuple[int, base.Record, int]:
+        """Close an open slot: the position of its arm, what it left, and 1 if it was opened in silence."""
+        arm, record = self.open_slots.close(slot)
+        position = self.arms.positions[arm]
+        return position, record, self.take(position, slot=slot)
 
     def _give_up(self, slot: int, position: int, loss: float | None) -> None:
         """Count the decision of a slot as expired."""
@@ -178,13 +199,14 @@ class SlotRun(ArmRun):
             control.is_written = False
 
     def settle(self, event: ArmFeedback) -> None:
-        position, record = self.arms.positions[event.arm], self.open_slots.close(event.slot).record
+        position, record, _ = self.close(event.slot)
         self.ledger.settle_all((position,), (event.loss,), self.params.expiry)
         self.state = self.learner.settle(self.state, position, event.loss, record=record)
 
     def void(self, event: ArmFeedback) -> None:
-        self.ledger.void_of(self.arms.positions[event.arm])
-        self.state = self.learner.forget(self.state, self.open_slots.close(event.slot).record)
+        position, record, _ = self.close(event.slot)
+        self.ledger.void_of(position)
+        self.state = self.learner.forget(self.state, record)
 
     def check_slot(self, event: ArmFeedback) -> None:
         """Refuse an event that names a slot in which another arm was drawn.
@@ -279,17 +301,22 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int, Group]]:
         return
     oldest, of_control = next(iter(times.acts)), None if control is None else control.act_times
     times.drop(oldest)
-    later = times.total() if isinstance(run, SlotRun) else 0
     if of_control is not None:
         of_control.drop(oldest)
-        later += of_control.total()
-    if isinstance(run, SlotRun):
-        yield from _expire_slots(run, run.slot - later, expiry.loss)
-    elif isinstance(run, ArmRun):
-        yield from _expire_arms(run, 0, times.before(run.ledger.by_arm), expiry.loss)
     if isinstance(run, ArmRun):
+        by_arm, slots = {0: times.before(run.ledger.by_arm)}, list[tuple[int, int]]()
+        if isinstance(run, SlotRun):
+            later = times.total() + (0 if of_control is None else of_control.total())
+            by_arm, slots = {}, run.open_slots.up_to(run.slot - later)
         if control is not None and of_control is not None:
-            yield from _expire_arms(run, 1, of_control.before(control.ledger.by_arm), expiry.loss)
+            by_arm[1] = of_control.before(control.ledger.by_arm)
+        if run.params.may_fall_silent:
+            missed, both = len(slots), [run.ledger] if control is None else [run.ledger, control.ledger]
+            run.ledger.miss(missed + sum(int(counts.sum()) for counts in by_arm.values()), both)
+        if isinstance(run, SlotRun):
+            yield from _expire_slots(run, slots, expiry.loss)
+        for group, counts in by_arm.items():
+            yield from _expire_arms(run, group, counts, expiry.loss)
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
         run.ledger.expire(count)
         yield 0, count, "learner"
@@ -307,16 +334,17 @@ def _expire_arms(run: ArmRun, group: int, counts: Any, loss: float | None) -> It
         yield run.arms.live[position], count, GROUPS[group]
 
 
-def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int, Group]]:
-    """Expire the open slots up to number ``last``."""
+def _expire_slots(run: SlotRun, due: Any, loss: float | None) -> Iterator[tuple[int, int, Group]]:
+    """Expire open slots of the learner's group, given with their arms."""
     learner = run.learner
-    for arm, slot in run.open_slots.up_to(last):
-        position, record = run.arms.positions[arm], run.open_slots.close(slot).record
+    for arm, slot in due:
+        position, record, is_uncharged = run.close(slot)
         run._give_up(slot, position, loss)  # noqa: SLF001 - a part of it
-        if loss is None:
+        if loss is not None:
+            run.ledger.learn(loss)
+        if loss is None or is_uncharged or run.ledger.silent:
             run.state = learner.forget(run.state, record)
         else:
-            run.ledger.learn(loss)
             run.state = learner.settle(run.state, position, loss, record=record)
         yield arm, 1, "learner"
 
@@ -337,6 +365,7 @@ def with_params(run: Run, params: Params) -> Run:
     counts = dict(zip(run.params.goals, run.ledger.goals, strict=True))
     ledger: Any = replace(run.ledger, goals=tuple(counts.get(name, 0) for name in params.goals))
     ledger = ledger if times is run.act_times else replace(ledger, judged=0, late=0, late_events=False)
+    ledger = ledger if params.may_fall_silent else replace(ledger, missed=0, silent=False)
     if isinstance(run, ArmRun) and (control is not None or params.control is not None):
         names, n_arms = run.arms.shown_names, len(run.arms.live)
         if control is None:
@@ -371,5 +400,6 @@ def _times(before: ActTimes | None, expiry: Expiry | None, outstanding: Any, tim
             summed[: known.size] += known
             summed[: acts.size] += acts
             times.acts[number] = summed
-    times.changed = set(times.acts)
+        times.silent = before.silent.copy()
+    times.changed = times.numbers
     return times

@@ -286,10 +286,8 @@ class SegmentRun(ArmRun):
         moment, p = self.layer.open(self.state, self.shared, kept.segment, slot)
         position = draw(p, slot.u)
         arm = self.arms.live[position]
-        self.ledger.by_arm[position] += 1
-        if self.act_times is not None:
-            self.act_times.act(self.ledger.time, (position,), self.ledger.by_arm.size)
-        if self.default is not None:
+        self._opened(self.slot, (position,))
+        if self.default is not None and not self.ledger.silent:
             moment = self.layer.settle(moment, position, self.default, ends=0)
         self._keep(segment, kept.acted(slot.t, self.ledger.time), moment)
         n_eligible = len(self.arms.live) if eligible is None else eligible.size
@@ -297,8 +295,9 @@ class SegmentRun(ArmRun):
 
     def settle(self, event: ArmFeedback) -> None:
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        is_uncharged = self.take(position, slot=event.signed_slot)
         self.ledger.settle_all((position,), (event.loss,), self.params.expiry)
-        if default is None:
+        if default is None or is_uncharged:
             moment = self.layer.settle(self._moment(kept), position, event.loss)
         else:
             moment = self.layer.correct(self._moment(kept), position, event.loss, default)
@@ -312,9 +311,13 @@ class SegmentRun(ArmRun):
 
     def void(self, event: ArmFeedback) -> None:
         kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        is_uncharged = self.take(position, slot=event.signed_slot)
         self.ledger.void_of(position)
         layer, moment = self.layer, self._moment(kept)
-        moment = layer.void(moment, position) if default is None else layer.uncharge(moment, position, default)
+        if default is None or is_uncharged:
+            moment = layer.void(moment, position)
+        else:
+            moment = layer.uncharge(moment, position, default)
         if kept is not None:
             kept = kept._replace(outstanding=max(kept.outstanding - 1, 0))
         self._keep(event.segment, kept, moment)
@@ -332,6 +335,7 @@ class SegmentRun(ArmRun):
 
         Segments find out by themselves when they are next used.
         """
+        self.take(position, count)
         self.ledger.expire_of(position, count)
         if loss is None:
             self.state = self.learner.expire(self.state, count)

@@ -245,7 +245,8 @@ class Specification(Posted):
         options = (self.losses, expiry, self.floor, initial_arms(self), most, kept)
         within = 0 if self.updates is None else self.updates.within_seconds
         control = None if self.control is None else ControlParams(self.control.share, self.control.probabilities)
-        return Params(self.learner, seed, *options, within, self.goals or {}, control)
+        hears = loss is not None and (self.guard is None or self.guard.silence)
+        return Params(self.learner, seed, *options, within, self.goals or {}, control, hears)
 
 
 TOKEN_SECONDS = 30 * 24 * 3600

@@ -21,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
 from ..engine.control import Control
-from ..engine.ledger import EXPIRED, PER_WINDOW, ActTimes, ArmFeedback
+from ..engine.ledger import EXPIRED, PER_WINDOW, UNCHARGED, ActTimes, ArmFeedback, Stretch
 from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
@@ -331,7 +331,7 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
 def dropped_act_times(run: Run) -> dict[bytes, None]:
     """Return the keys of all that the store may hold of a run's acts by bucket of time, to drop them."""
     kept = {BUCKET: run.act_times, control.BUCKETS: None if run.control is None else run.control.act_times}
-    known = {key: times.acts.keys() | times.changed | {EXPIRED} for key, times in kept.items() if times is not None}
+    known = {key: times.numbers | times.changed | {EXPIRED} for key, times in kept.items() if times is not None}
     return {key + b"%d" % bucket: None for key, buckets in known.items() for bucket in buckets}
 
 
@@ -376,6 +376,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
             all(row.shape == (len(live),) for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
             all(0 <= each.arm < size and each.arm not in run.arms.positions for each in removed.values()),
             len(removed) == len(by_kind[REMOVED]) and removed.keys().isdisjoint(run.arms.labels or ()),
+            times is None or all(times.fits(arm, run) for arm in times.silent),
         )
         if not all(fits):
             raise CodecError("the records are not those of this session's arms")
@@ -416,13 +417,17 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
 def _encode_act_times(times: ActTimes, live: Sequence[int], kind: bytes = BUCKET) -> dict[bytes, bytes | None]:
     """Key: ``b`` and the bucket's number. Record: number of acts, indexes of live arms with acts, their acts.
 
-    Key ``b-1``: indexes of arms, each before the window in which a decision of it expired last.
+    Key ``b-1``: indexes of arms, each before the window in which a decision of it expired last. Key ``b`` and
+    ``UNCHARGED`` less an arm's index: the ``Stretch``es of its decisions, one behind the other.
     """
     records: dict[bytes, bytes | None] = {}
     for bucket in times.changed:
         key, acts = kind + b"%d" % bucket, times.acts.get(bucket)
         if bucket == EXPIRED:
             records[key] = record_of(key, np.array([*times.expired.items()], "<i8").tobytes())
+        elif bucket <= UNCHARGED:
+            of_arm = times.silent.get(UNCHARGED - bucket)
+            records[key] = None if of_arm is None else record_of(key, np.array(of_arm, "<i8").tobytes())
         elif acts is None:
             records[key] = None
         else:
@@ -443,6 +448,9 @@ def _decode_act_times(
         newest = max(times.expired.values()) * times.width * PER_WINDOW
         if not (0 <= min(times.expired) <= max(times.expired) < size and 0 <= newest <= LAST_SECOND):
             raise CodecError("windows of arms, or of a time, that there are not")
+    for key in [key for key in records if key.startswith(BUCKET + b"-")]:
+        of_arm = np.frombuffer(records.pop(key), "<i8").reshape(-1, len(Stretch._fields)).tolist()
+        times.silent[UNCHARGED - int(key[len(BUCKET) :])] = tuple(map(Stretch._make, of_arm))
     if len(records) > MAX_BUCKETS:
         raise CodecError("no session has so many buckets")
     for bucket in sorted(int(key[len(kind) :]) for key in records):

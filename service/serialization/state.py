@@ -47,7 +47,7 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 # -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
 
-EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL = 1, 2, 4, 8, 16, 32
+EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL, SILENT = 1, 2, 4, 8, 16, 32, 64
 """Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates. With ``CONTROL``
 the last of these are the numbers of a control group."""
 _NAMES = (
@@ -68,8 +68,9 @@ _FACTS = 4 + 16
 are kept, and ``effective_arms``."""
 _RATES = _FACTS + 4
 """Where the rates begin, which only lists read, and behind them the counts of goals. NaN stands for None."""
-_JUDGED = struct.Struct("<HH")
-"""Of the latest events of a session over arms with expiry, how many were judged, and came too late."""
+_JUDGED = struct.Struct("<HHI")
+"""Of the latest events of a session over arms with expiry, how many were judged, and came too late; and how many
+decisions have expired since the last one."""
 _HALF = struct.Struct("<H")
 """The lower half of the CRC-32 of all before it. Behind a whole one that of the state would not depend on these."""
 
@@ -110,7 +111,8 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     for name, (least, most), number in zip(_NAMES, _RANGES, numbers[4:_FACTS], strict=True):
         if not least <= number <= most:
             raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
-    told = {"equal_losses": bool(flags & EQUAL_LOSSES), "late_events": bool(flags & LATE_EVENTS)}
+    told = {"equal_losses": EQUAL_LOSSES, "late_events": LATE_EVENTS, "silent": SILENT}
+    told = {name: bool(flags & flag) for name, flag in told.items()}
     ledger = ledger_type(*numbers[4:_FACTS], **told, logged=numbers[_RATES + n_rates] if flags & HAS_LOG else 0)
     control, n_numbers = None, N_NUMBERS if flags & CONTROL else 0
     if flags & CONTROL:
@@ -343,7 +345,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     if isinstance(ledger, ArmLedger):
         parts.append(_encode_outstanding(ledger.by_arm, ledger.outstanding))
         if run.params.expiry is not None:
-            parts.append(_JUDGED.pack(ledger.judged, ledger.late))
+            parts.append(_JUDGED.pack(ledger.judged, ledger.late, ledger.missed))
     if control is not None:
         parts.append(_encode_outstanding(control.ledger.by_arm, control.ledger.outstanding))
     for at in layout.integers:
@@ -352,12 +354,8 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
         parts.append(LENGTH.pack(len(fields[at])))
     parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
-    flags |= (
-        (control is not None) * CONTROL
-        | bool(shared) * SEGMENTS
-        | (ledger.logged > 0) * HAS_LOG
-        | ledger.late_events * LATE_EVENTS
-    )
+    flags |= bool(shared) * SEGMENTS | (ledger.logged > 0) * HAS_LOG | ledger.late_events * LATE_EVENTS
+    flags |= (control is not None) * CONTROL | ledger.silent * SILENT
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)
@@ -399,7 +397,7 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
     if arms is not None:
         ledger.by_arm = _read_outstanding(reader, len(arms.live), ledger.outstanding)
         if run.params.expiry is not None:
-            ledger.judged, ledger.late = reader.unpack(_JUDGED)
+            ledger.judged, ledger.late, ledger.missed = reader.unpack(_JUDGED)
         if shown.control is not None:
             shown.control.by_arm = _read_outstanding(reader, len(arms.live), shown.control.outstanding)
     for at in layout.integers:

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from ..engine.arm_run import ArmRun
 from ..engine.control import GROUPS, together
-from ..engine.ledger import Expiry, Ledger, LossRange
+from ..engine.ledger import LEAST_MISSED, Expiry, Ledger, LossRange
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..engine.verdict import group_sums, verdict
@@ -73,9 +73,10 @@ RARE, RARELY_ANSWERED = 20, 0.2
 """Events worse than the default after which it says something that all were, and that few decisions had one."""
 
 
-_OfEvents = Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "late_events", "halted"]
+_OfEvents = Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "late_events"]
+_OfGuards = Literal["halted", "silence"]
 _OfMultiscale = Literal["answered_too_often", "few_events", "rewards_rare_and_bad"]
-HintCode = Literal[_OfEvents, "growing_outstanding", _OfMultiscale]
+HintCode = Literal[_OfEvents, _OfGuards, "growing_outstanding", _OfMultiscale]
 
 
 class Hint(NamedTuple):
@@ -120,6 +121,10 @@ def hints(
     if ledger.halted_at:
         text = "The learner was worse than the control group by more than the guard tolerates: the control acts."
         yield Hint("halted", f'{text} PATCH {{"halted": false}} lets the learner act again.')
+    if ledger.silent:
+        text = f"The last event came at {time_text(ledger.last_event_at)}, and {LEAST_MISSED} more were due by the"
+        text += " rate so far. Nothing is learned of missing ones until one comes: look at what posts them."
+        yield Hint("silence", text)
     if learner["kind"] == "multiscale_tsallis":
         yield from _of_multiscale(ledger, expiry, learner["n_arms"])
 

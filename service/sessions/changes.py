@@ -115,7 +115,7 @@ def _with_labels(run: Run) -> ArmRun:
     return run
 
 
-# -- Changing a session's window, idle time, floor and goals.
+# -- Changing a session's window, idle time, floor, goals and guard.
 
 
 @dataclass(slots=True)

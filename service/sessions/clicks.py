@@ -95,7 +95,7 @@ def by_token(
     is_over = token.at + token_seconds(stored.specification) <= now
     if by_browser and is_over and not _may_improve(draft, event.digest or b""):
         raise errors.ExpiredTokenError
-    return found._replace(is_late=is_over or token.at <= stored.tokens_from)
+    return found._replace(is_late=is_over or token.at <= stored.tokens_from, signed_slot=token.slot)
 
 
 def _may_improve(draft: Draft, event_id: bytes) -> bool:

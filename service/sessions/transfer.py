@@ -229,7 +229,7 @@ def check_state(run: Any, whole: WholeSession) -> None:
         depth = np.maximum(abs(rows[:solved]).max(axis=-1), abs(state.lam))
         fits = (scale >= SHALLOWEST) & (depth <= DEEPEST * scale)
         agree("state.sums", (scale == 0) | fits, state.p >= SMALLEST)
-    n_records = len(run.stored_rows) + len(times.acts) + len(removed) + bool(times.expired)
+    n_records = len(run.stored_rows) + len(times.acts) + len(removed) + bool(times.expired) + len(times.silent)
     if run.control is not None:
         own = run.control.act_times or ActTimes(1.0)
         n_records += len(own.acts) + sum(key in whole.records for key in (PROBABILITIES, RESTART))
