@@ -11,6 +11,7 @@ import uuid
 from contextlib import ExitStack
 from enum import StrEnum
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,7 @@ from loadtest.replay.report import build_report, click_facts, table_of, write_re
 from loadtest.replay.session import HttpDriver, InProcessDriver, RateChoice, SimulatedTime, plan_session
 from loadtest.replay.worlds import YACHT_PAGE, ArmWorld, strict_delays
 from loadtest.study import cells as study_cells
+from loadtest.study import outage
 from loadtest.study import page as study_page
 from loadtest.study.catalogue import worlds
 from loadtest.study.learners import chosen, installed
@@ -203,8 +205,16 @@ def study(
     page: Annotated[
         Path | None, flag("Write the tables into this page, and its figures into results/ beside it.")
     ] = None,
+    outages: Annotated[bool, Option("--outages", help="Play only sessions without clicks for a while.")] = False,
 ) -> None:
     """Play learners in many worlds, cell by cell; stop it and start it again as you like."""
+    if outages:
+        jobs = [outage.Job(*each, n) for each in product(outage.LEARNERS, outage.COURSES) for n in range(seeds)]
+        head = ("learner", "with", "clicks after it", "lost of them")
+        clicks = terminal.on_all_cores("outages", outage.play, jobs)
+        print_table("Two windows without clicks", head, outage.rows(jobs, clicks))
+        print_note(f"{outage.false_alarms(0.02, 10_000, 1000)} of 1,000 healthy sessions ever fell silent")
+        return
     if page is not None:
         check_marks(page, study_page.MARKS)
     size = study_cells.Size(2, 3, 400) if quick else study_cells.Size(seeds, stall_seeds, slots)

@@ -54,6 +54,7 @@ export const HINTS = {
   equal_losses: "Report what differs between arms: also what was not clicked, as a loss, or with an expiry and a default.",
   mostly_surplus: "Report each event once, with an event_id, and as losses of the decisions that this session made.",
   late_events: "Choose a longer expiry.after_seconds (PATCH /v1/sessions/{id}), or report sooner.",
+  silence: "Look at what posts the clicks. The session learns again as soon as one comes; if all is well, set \"guard\": {\"silence\": false}.",
   growing_outstanding: "Give the session an expiry (PATCH /v1/sessions/{id}), or also report when nothing happened.",
   answered_too_often: "Create the session again with \"provisional\": false in its expiry, or with the default null.",
   few_events: "Wait, show fewer arms, or count something that happens more often.",
