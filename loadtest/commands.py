@@ -1,4 +1,4 @@
-"""The command line: ``day``, ``replay``, ``paper``, ``study``, ``verdict``, ``chaos``, ``bench``, ``capacity``."""
+"""The command line, from ``day`` to ``capacity``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shlex
 import tempfile
 import time
 import uuid
+from collections import Counter
 from contextlib import ExitStack
 from enum import StrEnum
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from loadtest import evaluate as evaluate_logs
 from loadtest import figures, terminal
 from loadtest import verdict as verdicts
 from loadtest.bench import capacity as measured_capacity
@@ -81,6 +83,20 @@ def day(
     out.mkdir(parents=True, exist_ok=True)
     plot_day(simulated, out / "day.png", out / "day.svg")
     print_written(out)
+
+
+@app.command()
+def evaluate(
+    logs: Annotated[int, flag("Simulated logs of each kind.", 1)] = 400,
+    only: Annotated[str, flag("Play only kinds whose names hold this text.")] = "",
+    seed: Annotated[int, flag("Seed of the first log.", 0)] = 1000,
+) -> None:
+    """Simulate logs of late clicks whose truth is known, and count how many intervals of `evaluate` hold it."""
+    jobs = [(name, seed + run) for name in evaluate_logs.WORLDS if only in name for run in range(logs)]
+    with errors_reported():
+        found = terminal.on_all_cores("logs", evaluate_logs.counted, jobs)
+    total = sum(found, Counter())
+    print_table("Share of 95 % intervals that hold", evaluate_logs.HEAD, evaluate_logs.table_rows(total))
 
 
 DEFAULT_URL = "http://127.0.0.1:8000"

@@ -7,12 +7,15 @@ import gzip
 import itertools
 import json
 import math
+import shutil
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from . import encoding_of, install
@@ -100,6 +103,19 @@ def read_rows(path: Path, form: str | None = None) -> Iterator[Row]:
             encoding = encoding_of(file.read(4))
         with _opened(path, "rt", encoding=encoding, newline="") as lines:
             yield from (_csv if form in {"csv", "tsv"} else _jsonl)(lines)
+
+
+@contextmanager
+def piped(name: str) -> Iterator[Path]:
+    """Yield the file of a name; for ``-`` one of JSON lines with what comes on standard input."""
+    if name != "-":
+        yield Path(name)
+        return
+    with TemporaryDirectory(prefix="bandit-rows-") as folder:
+        path = Path(folder) / "standard-input.jsonl"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
 
 
 def digest_of(path: Path) -> str:

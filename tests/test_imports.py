@@ -46,6 +46,7 @@ LOADTEST_ALSO = {
     "loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES},
     "loadtest.bench.floors": {"server.worker", "store.redis.connection"},
     "loadtest.bench.peers": {"server.worker"},
+    "loadtest.evaluate": {"evaluation"},
 }
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}

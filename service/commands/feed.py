@@ -5,17 +5,13 @@ Rows without an id get one of the file's digest and their number: a second run c
 
 import argparse
 import json
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..client.calls import COUNTS, encode
-from ..row_files import FORMATS, WRONG, LogFileError, digest_of, form_of, is_absent, read_cell, read_rows
+from ..row_files import FORMATS, WRONG, LogFileError, digest_of, form_of, is_absent, piped, read_cell, read_rows
 from .run import Command, CommandError, Screen, add_service_flags, client_of
 
 BATCH, BATCH_BYTES = 1000, 1_000_000
@@ -63,7 +59,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     """Send the events in batches, and tell what became of them; 1 if rows were wrong."""
     counts, wrong, left_out = Counter[str](), dict[int, str](), set[str]()
     try:
-        with _file(options.file) as path, client_of(options) as bandits, screen.progress(None, "events") as advance:
+        with piped(options.file) as path, client_of(options) as bandits, screen.progress(None, "events") as advance:
             for batch in _batches(_events(path, options, wrong, left_out)):
                 settled = bandits.feedbacks([event for _, event, _ in batch])
                 counts.update({name: getattr(settled, name) for name in COUNTS})
@@ -81,19 +77,6 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     fields["wrong_rows"] = [{"row": row, "message": message} for row, message in sorted(wrong.items())]
     screen.tell(fields | {"left_out": sorted(left_out)}, "\n".join(lines))
     return 1 if wrong else 0
-
-
-@contextmanager
-def _file(name: str) -> Iterator[Path]:
-    """Yield the file; standard input as one, as its digest is needed before its first event is sent."""
-    if name != "-":
-        yield Path(name)
-        return
-    with TemporaryDirectory(prefix="bandit-feed-") as folder:
-        path = Path(folder) / "standard-input.jsonl"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
 
 
 def _events(

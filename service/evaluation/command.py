@@ -13,24 +13,12 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..flag_parser import FlagParser
-from ..row_files import FORMATS, LogFileError, parquet_module
-from .logs import Outcomes, match, read_entries
-
-MIN_EFFECTIVE = 50.0
-"""Effective sample size below which an interval would promise more than it holds."""
-
-Floats = NDArray[np.float64]
-
-
-class Interval(NamedTuple):
-    """An estimate with its interval."""
-
-    value: float
-    low: float
-    high: float
+from ..row_files import FORMATS, LogFileError, parquet_module, piped
+from .delays import MIN_EFFECTIVE, Floats, Interval, wilson
+from .logs import read_entries
+from .outcomes import Outcomes, match
 
 
 class Estimate(NamedTuple):
@@ -44,7 +32,7 @@ class Estimate(NamedTuple):
     ips: Interval | None
     """Inverse propensity score; for an arm's mean, the mean. None where there is not enough data."""
     snips: Interval | None = None
-    """Self-normalised; None for an arm's mean, and where there is not enough data."""
+    """Self-normalised; None for an arm's mean, where there is not enough data, and where events name no slot."""
 
 
 def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
@@ -57,6 +45,9 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     """
     kinds = np.unique(outcomes.values)
     for arm in np.unique(outcomes.arms):
+        if outcomes.spread is not None:
+            yield _value(outcomes.name(int(arm)), (outcomes.arms == arm) * 1.0, outcomes, confidence)
+            continue
         values = outcomes.values[outcomes.arms == arm]
         interval = _mean(values, kinds, confidence) if values.size >= MIN_EFFECTIVE else None
         yield Estimate(outcomes.name(int(arm)), values.size, float(values.size), interval)
@@ -74,12 +65,13 @@ def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     -----
     IPS weighs each act by the policy's probability of it over that of the log (Horvitz and Thompson 1952); SNIPS
     divides by the sum of weights (Swaminathan and Joachims 2015), the effective sample size is Kish's (1965).
+    Acts of a control group are weighed alike: each probability is that within its act's own group.
     """
     uniform = 1 / (outcomes.eligible * outcomes.probabilities)
-    yield _value("uniform", uniform, outcomes.values, confidence)
+    yield _value("uniform", uniform, outcomes, confidence)
     for arm in np.unique(outcomes.arms):
         weights = (outcomes.arms == arm) / outcomes.probabilities
-        yield _value(outcomes.name(int(arm)), weights, outcomes.values, confidence)
+        yield _value(outcomes.name(int(arm)), weights, outcomes, confidence)
 
 
 def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
@@ -91,13 +83,14 @@ def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
     # Wilson's, of the share of the higher value.
     count, z = values.size, _z(confidence)
     p = int(np.count_nonzero(values == high)) / count
-    centre = (p + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * np.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
+    centre, half = wilson(p, count, z)
     return Interval(*(low + (high - low) * float(each) for each in (p, centre - half, centre + half)))
 
 
-def _value(name: str, weights: Floats, values: Floats, confidence: float) -> Estimate:
-    acts, total = int(np.count_nonzero(weights)), float(weights.sum())
+def _value(name: str, weights: Floats, outcomes: Outcomes, confidence: float) -> Estimate:
+    acts, total, values = int(np.count_nonzero(weights)), float(weights.sum()), outcomes.values
+    if outcomes.spread is not None:
+        return Estimate(name, acts, *outcomes.spread.value(weights, values, _z(confidence)))
     effective = total**2 / float((weights**2).sum()) if acts else 0.0
     if effective < MIN_EFFECTIVE:
         return Estimate(name, acts, effective, None)
@@ -123,7 +116,8 @@ def _z(confidence: float) -> float:
 def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float] | None) -> None:
     """Write a row for each act whose outcome is known, as .csv, .npz or .parquet by the file's name.
 
-    The position is 0: each slot draws one arm for one place.
+    The position is 0: each slot draws one arm for one place. Where events name no slot, the reward of an act is the
+    default and its shares of the events that can be its own, and acts whose window has not ended are left out.
 
     Parameters
     ----------
@@ -135,9 +129,10 @@ def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float
     Raises
     ------
     LogFileError
-        for another kind of file, parquet without pyarrow, losses without their range, or a range that is not two
-        different finite numbers.
+        for another kind of file, parquet without pyarrow, losses without their range, a range that is not two
+        different finite numbers, or events without slots in a session without a default.
     """
+    outcomes = outcomes.settled()
     rewards = outcomes.values
     if outcomes.word == "loss":
         if loss_range is None:
@@ -173,7 +168,9 @@ def main(arguments: Sequence[str], program: str) -> int:
     """Evaluate a decision log, print what it says, and return the exit code of the process."""
     options = parser(program).parse_args(arguments)
     try:
-        outcomes = match(read_entries(options.file, options.format), options.segment)
+        with piped(options.file) as path:
+            entries = read_entries(path, options.format)
+            outcomes = match(entries, options.segment, window=options.window, allow_gaps=options.allow_gaps)
         if options.columns is not None:
             write_columns(outcomes, options.columns, options.loss_range and tuple(options.loss_range))
     except (LogFileError, ValueError, OSError) as error:
@@ -195,10 +192,12 @@ def parser(program: str) -> FlagParser:
         description="What a decision log says: the mean of each arm, and what uniform play and each arm alone "
         "would have given, by inverse propensity, with intervals.",
     )
-    made.add_argument("file", type=Path, help="the log: entries as GET .../decisions answers them")
+    made.add_argument("file", help="the log, as GET .../decisions answers it; -: JSON lines of standard input")
     made.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
     made.add_argument("--confidence", type=_share, default=0.95, help="of the intervals (0.95)")
     made.add_argument("--segment", metavar="TEXT", help="acts of one segment only; '' for those that named none")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="window, if the log does not say it; 0: none")
+    made.add_argument("--allow-gaps", action="store_true", help="read a log in which entries are missing")
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(
         "--columns", type=Path, metavar="OUT", help="write action, reward, pscore, position (.csv, .npz, .parquet)"
@@ -227,6 +226,7 @@ def _document(outcomes: Outcomes, means: Iterable[Estimate], values: Iterable[Es
         "acts": int(outcomes.arms.size),
         "left_out": outcomes.left_out,
         "of": outcomes.word,
+        "slots": outcomes.slots,
         "arms": [known(each) | {"mean": shown(each.ips)} for each in means],
         "policies": [known(each) | {"ips": shown(each.ips), "snips": shown(each.snips)} for each in values],
     }
@@ -235,7 +235,8 @@ def _document(outcomes: Outcomes, means: Iterable[Estimate], values: Iterable[Es
 def _report(
     outcomes: Outcomes, means: Sequence[Estimate], values: Sequence[Estimate], confidence: float
 ) -> Iterable[str]:
-    yield f"{outcomes.arms.size} acts with a {outcomes.word}"
+    how = "" if outcomes.spread is None else f" (slots: {outcomes.slots})"
+    yield f"{outcomes.arms.size} acts with a {outcomes.word}{how}"
     for why, count in outcomes.left_out.items():
         yield f"{count} acts left out: {why}"
     if not means:

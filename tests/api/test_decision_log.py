@@ -7,6 +7,7 @@ import pytest
 
 from service.commit.batch import Ended, Journal, SessionChanged, Settled
 from service.cooperative import FairYield
+from service.evaluation.command import main as evaluate
 from service.models.specification import Specification
 from service.serialization.summary import time_text
 from tests.support.one_session import PATH, pages
@@ -227,3 +228,20 @@ async def test_how_events_are_read_is_said_again_before_the_log_is_trimmed(clien
     assert entries[0]["loss_range"] == [0, 1]
     assert entries[places[-1]]["loss_range"] == [0, 5]
     assert len(entries) - len(places) == 2 * every + 1
+
+
+async def test_a_log_that_evaluate_reads_is_that_of_the_service(clock, client, tmp_path, capsys):
+    """Clicks by token are known, others are spread over the acts of their arm."""
+    path = tmp_path / "log.jsonl"
+    await start(client, reward_range=[0, 1], expiry=EXPIRY, tokens=True)
+    for slot in range(1, 201):
+        action = (await client.post(f"{PATH}/act")).json()
+        by_token = slot % 3 and {"token": action["token"]}
+        event = by_token or {"arm": action["arm"]}
+        await client.post(f"{PATH}/feedback", json=event | {"reward": 1})
+        clock.now += 1
+    path.write_text(json.dumps(await log(client, limit=1000)) + "\n")
+
+    assert evaluate([str(path), "--json"], "prog") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["acts"], said["of"], said["slots"]) == (200, "reward", "mixed")

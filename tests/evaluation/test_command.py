@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -138,3 +139,11 @@ def test_one_segment_is_asked_for(capsys, jsonl):
     code, other, _ = run(capsys, jsonl, "--json", "--segment", "a")
 
     assert (json.loads(out)["acts"], json.loads(other)["acts"], code) == (600, 0, 0)
+
+
+def test_standard_input_is_lines_of_json(jsonl, capsys, monkeypatch):
+    with jsonl.open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=file))
+        code, out, _ = run(capsys, "-", "--json")
+
+    assert (code, json.loads(out)["acts"], json.loads(out)["slots"]) == (0, 600, "known")

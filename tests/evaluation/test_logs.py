@@ -3,23 +3,33 @@
 import csv
 import gzip
 import json
+import re
 
+import numpy as np
 import pytest
 
 from service.evaluation.command import main
-from service.evaluation.logs import match, read_entries
+from service.evaluation.logs import read_entries
+from service.evaluation.outcomes import LATE, match
+from service.row_files import LogFileError
 
 ACT = {"kind": "act", "slot": 1, "arm": 0, "probability": 0.5, "eligible": 2, "label": "abc"}
-EVENT = {"kind": "event", "arm": 0, "loss": 0.5, "outcome": "applied"}
+EVENT = {"kind": "event", "arm": 0, "loss": 0.5, "outcome": "applied", "slot": 1}
+EXPIRY = {"after_seconds": 10, "default_loss": 1.0}
 LOG = [
+    {"kind": "session", "expiry": EXPIRY, "loss_range": [0, 1]},
     ACT,
     ACT | {"slot": 2, "arm": 1, "label": "a"},
     ACT | {"slot": 3},
     EVENT,
     {"kind": "arms", "added": ["e"], "removed": ["abc"], "paused": [], "resumed": []},
     ACT | {"slot": 4, "arm": 1, "label": "a"},
-    {"kind": "session", "changed": ["floor"]},
-    {"kind": "event", "arm": 1, "loss": 1.0, "outcome": "expired", "count": 2},
+    {"kind": "session", "changed": ["floor"], "expiry": EXPIRY, "loss_range": [0, 1]},
+    {"kind": "event", "arm": 1, "loss": 1.0, "outcome": "expired", "count": 2, "until": "2026-01-01T00:00:00.500Z"},
+]
+LOG = [
+    entry | {"position": number, "at": f"2026-01-01T00:00:0{number // 4}.000Z"}
+    for number, entry in enumerate(LOG, 1)
 ]
 FIELDS = list(dict.fromkeys(name for entry in LOG for name in entry))
 
@@ -30,7 +40,7 @@ def as_floats(row):
 
 
 def with_json_lists(row):
-    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
+    return {name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in row.items()}
 
 
 def with_gaps(row):
@@ -53,15 +63,21 @@ def found(path):
     return (*(array.tolist() for array in arrays), [outcomes.left_out, outcomes.labels])
 
 
-def written(path, rows):
+def written(path, rows, separator=","):
     if path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return path
     with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, FIELDS)
+        table = csv.DictWriter(file, FIELDS, delimiter=separator)
         table.writeheader()
         table.writerows(rows)
     return path
+
+
+def with_commas(row):
+    return {
+        name: str(value).replace(".", ",") if isinstance(value, float) else value for name, value in row.items()
+    }
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
@@ -69,12 +85,12 @@ def written(path, rows):
 def test_numbers_gaps_and_lists_of_tables_are_read(tmp_path, kind, change):
     read = found(written(tmp_path / f"log.{kind}", map(change, LOG)))
 
-    assert read == ([0, 1, 1], [0.5] * 3, [2] * 3, [0.5, 1.0, 1.0], read[-1])
-    assert read[-1] == [{"removed with their arm": 1}, {0: "abc", 1: "a"}]
+    assert read == ([0, 1], [0.5] * 2, [2] * 2, [0.5, 1.0], read[-1])
+    assert read[-1] == [{"in the last window": 2}, {0: "abc", 1: "a"}]
 
 
 def test_of_an_event_that_was_improved_the_last_value_counts():
-    events = [EVENT | {"event_id": "a"}, EVENT | {"event_id": "b"}]
+    events = [EVENT | {"event_id": "a"}, EVENT | {"event_id": "b", "slot": 2}]
     improved = [{"kind": "event", "arm": 0, "outcome": "updated", "loss": 0.25, "event_id": "b"}]
     improved += [
         improved[0] | {"loss": 0.125},
@@ -92,7 +108,7 @@ def test_an_update_by_token_names_the_slot():
 
     outcomes = match([ACT, ACT | {"slot": 2}, event, event | {"outcome": "updated", "loss": 0.25}])
 
-    assert outcomes.values.tolist() == [0.25]
+    assert (outcomes.values.tolist(), outcomes.left_out) == ([0.25], {"still open": 1})
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -100,11 +116,9 @@ def test_an_update_by_token_names_the_slot():
 @pytest.mark.parametrize("name", ["log.ndjson", "log.csv", "log.tsv", "LOG.CSV"])
 def test_what_other_programs_write_is_read(tmp_path, name, encoding, pack):
     """Tables of a spreadsheet have decimal commas, and a name in capitals."""
-    text = (
-        written(tmp_path / f"plain.{'csv' if name.lower() != 'log.ndjson' else 'jsonl'}", LOG).read_bytes().decode()
-    )
-    if separator := {"tsv": "\t", "CSV": ";"}.get(name[-3:]):
-        text = text.replace(",", separator).replace(".", ",")
+    separator = {"tsv": "\t", "CSV": ";"}.get(name[-3:], ",")
+    plain = tmp_path / f"plain.{'jsonl' if name == 'log.ndjson' else 'csv'}"
+    text = written(plain, LOG if separator == "," else map(with_commas, LOG), separator).read_bytes().decode()
     path = tmp_path / f"{name}{'' if pack is bytes else '.gz'}"
     path.write_bytes(pack(text.encode(encoding)))
 
@@ -195,15 +209,15 @@ def event(arm, outcome="applied", **fields):
     return {"kind": "event", "arm": arm, "outcome": outcome} | fields
 
 
-def test_events_are_those_of_the_oldest_open_act_of_their_arm_or_of_their_slot():
+def test_an_event_is_that_of_its_slot_or_of_the_only_act_that_it_can_be_of():
     acts = [entry(slot, arm) for slot, arm in ((1, 0), (2, 0), (3, 1), (4, 0))]
-    events = [event(0, loss=0.1, slot=2), event(0, loss=0.2), event(1, loss=0.3, slot=9), event(0, loss=0.4)]
+    events = [event(0, loss=0.1, slot=2), event(0, loss=0.2, slot=1), event(1, loss=0.3), event(0, loss=0.4)]
 
     outcomes = match([*acts, *events])
 
     assert outcomes.values.tolist() == [0.2, 0.1, 0.3, 0.4]
     assert outcomes.arms.tolist() == [0, 0, 1, 0]
-    assert (outcomes.word, outcomes.labels) == ("loss", {0: "a", 1: "b"})
+    assert (outcomes.word, outcomes.labels, outcomes.slots) == ("loss", {0: "a", 1: "b"}, "known")
 
 
 def test_acts_without_a_value_are_left_out_and_counted_by_why():
@@ -211,35 +225,24 @@ def test_acts_without_a_value_are_left_out_and_counted_by_why():
     ends = [
         event(0, "voided", loss=None),
         event(0, "expired", loss=None, count=2),
-        event(0, "removed", loss=0.5),
+        event(0, "removed", loss=0.5, slot=4),
         {"kind": "arms", "removed": ["b"]},
-        event(0, loss=0.5),
+        event(0, loss=0.5, slot=9),
         {"kind": "session", "changed": ["floor"]},
     ]
 
-    outcomes = match([*acts, *ends])
+    outcomes = match([*acts, *ends], window=0)
 
     assert outcomes.values.tolist() == [0.5]
-    ended = {"voided": 1, "expired without a default": 2, "removed with their arm": 1, "still open": 1}
-    assert outcomes.left_out == ended
-
-
-def test_the_last_window_is_left_out_where_missing_clicks_are_learned_at_its_end():
-    acts = [entry(slot, 0) for slot in range(1, 6)]
-    clicks = [event(0, reward=1.0), event(0, "expired", reward=0.0), event(0, reward=1.0, slot=4)]
-
-    outcomes = match([*acts, *clicks])
-
-    assert outcomes.values.tolist() == [1.0, 0.0]
-    assert outcomes.left_out == {"in the last window": 3}
-    assert outcomes.word == "reward"
+    ended = {"voided": 1, "expired without a default": 2, "still open": 2}
+    assert outcomes.left_out == ended | {"trimmed from the log, with an event left": 1}
 
 
 @pytest.mark.parametrize("count", [1, 10**15])
 def test_events_whose_acts_were_trimmed_are_counted_at_once(count):
-    outcomes = match([entry(1, 0), event(0, "expired", loss=1.0, count=1 + count)])
+    outcomes = match([entry(1, 0), event(0, "expired", loss=None, count=1 + count)], window=0)
 
-    assert outcomes.left_out == {"trimmed from the log, with an event left": count}
+    assert outcomes.left_out["trimmed from the log, with an event left"] == count
 
 
 @pytest.mark.parametrize("damaged", [{"kind": "act", "slot": 1}, {"kind": "event", "arm": 0}, {"arm": 1}])
@@ -248,11 +251,156 @@ def test_what_is_no_entry_is_an_error(damaged):
         match([damaged])
 
 
-def test_acts_and_events_are_matched_within_their_segment():
-    """Of three open acts of one arm the second is answered, then the oldest expires; each segment has its own."""
+WINDOW = 10.0
+SESSION = {"kind": "session", "expiry": {"after_seconds": WINDOW, "default_reward": 0}, "reward_range": [0, 1]}
+
+
+def timed(entries, session=SESSION, step=1.0):
+    """Entries a second apart behind that of the session."""
+    return [
+        row | {"position": n, "at": step * n, "session_id": "a"} for n, row in enumerate([session, *entries], 1)
+    ]
+
+
+def test_the_last_window_is_left_out_where_missing_clicks_are_learned_at_its_end():
+    acts = [entry(slot, 0) for slot in range(1, 6)]
+    clicks = [event(0, reward=1.0, slot=1), event(0, reward=1.0, slot=4)]
+    late = event(0, "expired", reward=0.0, count=2, until=4.5)
+
+    outcomes = match([*timed([*acts, *clicks]), late | {"position": 9, "at": 14.5}])
+
+    assert outcomes.values.tolist() == [1.0, 0.0, 0.0]
+    assert outcomes.left_out == {"in the last window": 2}
+    assert outcomes.word == "reward"
+
+
+def test_acts_and_events_are_matched_within_their_segment_and_group():
     acts = [entry(slot, 0) | where for slot, where in enumerate(({"segment": "a"}, {"segment": "b"}, {}), 1)]
-    ended = [event(0, reward=1.0, segment="b"), event(0, "expired", reward=0.0, count=1), event(0, reward=0.5)]
+    acts += [entry(4, 0) | {"group": "control"}]
+    ended = [event(0, reward=1.0, segment="b"), event(0, reward=0.5), event(0, reward=0.25, group="control")]
 
     found = {segment: match([*acts, *ended], segment).values.tolist() for segment in ("a", "b", "", "c", None)}
 
-    assert found == {"a": [0.0], "b": [1.0], "": [0.5], "c": [], None: [0.0, 1.0, 0.5]}
+    assert found == {"a": [], "b": [1.0], "": [0.5, 0.25], "c": [], None: [1.0, 0.5, 0.25]}
+
+
+def test_events_without_slots_are_spread_over_the_acts_of_their_arm():
+    acts = [entry(slot, slot % 2) for slot in range(1, 6)]
+
+    outcomes = match(timed([*acts, event(0, reward=1.0, event_id="x"), event(1, "voided"), event(1, reward=1.0)]))
+
+    assert outcomes.slots == "estimated"
+    assert np.isnan(outcomes.values).all()
+    assert outcomes.arms.tolist() == [0, 1, 0, 1]  # Without the oldest of arm 1, which was taken back.
+    assert outcomes.left_out == {"voided": 1}
+    assert outcomes.spread.weights_of(np.array([1.0, 5.0, 1.0, 5.0])) == pytest.approx([1.0, 5.0])
+    assert np.all(np.diff(outcomes.spread.exposures) < 0)
+
+
+def test_events_of_a_group_are_spread_over_its_acts():
+    acts = [entry(slot, 0) | {"group": ("learner", "control")[slot % 2]} for slot in range(1, 7)]
+    clicks = [event(0, reward=1.0, group=group) for group in ("control", "learner")]
+
+    spread = match(timed([*acts, *clicks])).spread
+
+    assert spread.weights_of(np.array([7.0, 1.0] * 3)) == pytest.approx([7.0, 1.0])
+
+
+def test_acts_whose_events_know_their_slot_leave_the_estimator():
+    acts = [entry(1, 0), entry(2, 0), entry(3, 0)]
+    events = [event(0, reward=0.2, event_id="x"), event(0, reward=0.4, slot=3)]
+    better = [event(0, "updated", reward=0.9, event_id="x"), event(0, "updated", reward=0.8, slot=3)]
+
+    outcomes = match(timed([*acts, *events, *better]))
+
+    assert outcomes.spread.values.tolist() == [0.9]
+    assert outcomes.values[2] == 0.8
+    assert outcomes.spread.weights_of(np.array([1.0, 1.0, 99.0])) == pytest.approx([1.0])
+    assert outcomes.slots == "mixed"
+
+
+def test_a_removed_arm_keeps_its_silence_and_its_late_clicks():
+    acts, removed = [entry(slot, 0) for slot in range(1, 4)], {"kind": "arms", "removed": ["a"]}
+    late = [event(0, "removed", reward=1.0, slot=slot) for slot in (2, 1)]
+    others = [entry(slot, 1) for slot in range(4, 20)]
+
+    outcomes = match(timed([*acts, removed, late[0], *others, late[1]]))
+    spread = match(timed([*acts, removed, event(0, "removed", reward=1.0), *others]))
+
+    assert outcomes.values.tolist()[:3] == [0.0, 1.0, 0.0]  # One came behind the window.
+    assert set(outcomes.left_out) == {"in the last window"}
+    assert spread.spread.values.tolist() == [1.0]
+    assert spread.arms.tolist().count(0) == 3
+
+
+def test_a_log_that_begins_later_counts_only_events_of_its_own_acts():
+    """Clicks within a window of its first entry may be of acts that were trimmed away."""
+    acts, click = [entry(slot, 0) for slot in range(5, 30)], event(0, reward=1.0)
+    rows = timed([*acts[:3], click, *acts[3:], click])
+
+    outcomes = match([row | {"position": row["position"] + 100} for row in rows])
+
+    assert outcomes.spread.values.size == 1
+    assert outcomes.spread.exposures[0] < 1
+    assert outcomes.left_out == {"trimmed from the log, with an event left": 1}
+
+
+def test_a_log_counts_from_the_last_change_of_its_window():
+    other = SESSION | {"expiry": SESSION["expiry"] | {"after_seconds": 20}, "changed": ["expiry"]}
+    acts = [entry(slot, 0) for slot in range(1, 40)]
+
+    outcomes = match(
+        timed([*acts[:5], SESSION | {"changed": ["floor"]}, *acts[5:9], other, *acts[9:], event(0, reward=1)])
+    )
+
+    assert outcomes.arms.size == 30
+    assert outcomes.left_out == {"before the window or its default changed": 9}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: rows + rows, "entry 6: position 1 is out of order, behind 5"),
+        (lambda rows: [rows[0], *rows], "entry 2: position 1 is there twice, behind 1"),
+        (lambda rows: rows[::-1], "entry 2: position 4 is out of order, behind 5"),
+        (lambda rows: rows[:2] + rows[3:], "entry 3: position 4 follows 2: --allow-gaps"),
+        (lambda rows: [*rows[:3], rows[3] | {"session_id": "b"}], "entry 4: it is of another session, 'b'"),
+        (lambda rows: [entry(1, 0), entry(3, 0)], "entry 2: slot 3 follows 1"),
+        (lambda rows: [entry(1, 0), event(0, loss=1.0), entry(1, 0)], "entry 3: slot 1 is there twice"),
+    ],
+)
+def test_a_log_that_is_not_one_whole_log_in_order_is_refused(change, says):
+    rows = timed([entry(slot, 0) for slot in range(1, 5)])
+
+    with pytest.raises(LogFileError, match=re.escape(says)):
+        match(change(rows))
+
+
+def test_entries_may_be_missing_if_that_is_said():
+    rows = timed([entry(slot, 0) for slot in range(1, 9)])
+
+    assert match(rows[:3] + rows[5:], allow_gaps=True).left_out == {"in the last window": 6}
+    with pytest.raises(LogFileError, match="out of order"):
+        match(rows[::-1], allow_gaps=True)
+
+
+def test_what_can_not_be_known_is_said():
+    acts, session = [entry(1, 0), entry(2, 0)], SESSION | {"expiry": None}
+
+    with pytest.raises(LogFileError, match="--window SECONDS"):
+        match([*acts, event(0, reward=1.0)])
+    with pytest.raises(LogFileError, match="entry 1: with a window it needs its time"):
+        match([*acts, event(0, reward=1.0)], window=10)
+    outcomes = match([session, *acts, event(0, reward=1.0)])
+    assert outcomes.spread.default is None
+    with pytest.raises(LogFileError, match="columns only of a log whose events name their slots"):
+        outcomes.settled()
+
+
+def test_columns_share_an_event_out_among_the_acts_of_its_time():
+    acts = [entry(slot, 0) for slot in range(1, 4)] + [entry(slot, 1) for slot in range(4, 30)]
+
+    columns = match(timed([*acts[:3], event(0, reward=1.0), *acts[3:]])).settled()
+
+    assert columns.values[columns.arms == 0].sum() == pytest.approx(1.0)
+    assert 29 - WINDOW * LATE < columns.arms.size < 29  # Of the last window, delays have passed that occur.

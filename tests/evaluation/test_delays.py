@@ -1,0 +1,130 @@
+"""Events that name no slot: estimates against the formulas written out, and how often intervals hold."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from loadtest.evaluate import HEAD, WORLDS, counted, played, table_rows
+from service.evaluation.command import arm_means, policies
+from service.evaluation.delays import BINS, ROUNDS
+from service.evaluation.outcomes import LATE, match
+
+Z = 1.959963984540054
+
+
+def written_out(acts, clicks, window, end):
+    """Value and interval of uniform play and of each arm, act by act and event by event."""
+    edges = [window * (j / BINS) ** 2 for j in range(BINS + 1)]
+    widths = [edges[j + 1] - edges[j] for j in range(BINS)]
+    share = [[min(max((end - act["at"] - edges[j]) / widths[j], 0), 1) for j in range(BINS)] for act in acts]
+
+    def of(click, j, weights):
+        ages = [
+            (click["at"] - act["at"], w) for act, w in zip(acts, weights, strict=True) if act["arm"] == click["arm"]
+        ]
+        return sum(w for age, w in ages if edges[j] < age <= edges[j + 1] or age == edges[j] == 0)
+
+    phi = [1 / BINS] * BINS
+    n = [[of(click, j, [1.0] * len(acts)) for j in range(BINS)] for click in clicks]
+    exposed = [
+        [sum(s[j] for s, act in zip(share, acts, strict=True) if act["arm"] == k) for j in range(BINS)]
+        for k in range(5)
+    ]
+    for _ in range(ROUNDS):
+        rate = [sum(click["arm"] == k for click in clicks) / max(np.dot(phi, exposed[k]), 1e-9) for k in range(5)]
+        rows = [[phi[j] / widths[j] * row[j] for j in range(BINS)] for row in n]
+        rows = [[each / sum(row) for each in row] for row in rows]
+        phi = [
+            sum(row[j] for row in rows) / max(sum(rate[k] * exposed[k][j] for k in range(5)), 1e-9)
+            for j in range(BINS)
+        ]
+        phi = [each / sum(phi) for each in phi]
+    for name in ["uniform", *range(5)]:
+        weights = [
+            0.2 / act["probability"] if name == "uniform" else (act["arm"] == name) / act["probability"]
+            for act in acts
+        ]
+        per_event = [
+            sum(phi[j] / widths[j] * of(click, j, weights) for j in range(BINS))
+            / sum(phi[j] / widths[j] * n[place][j] for j in range(BINS))
+            for place, click in enumerate(clicks)
+        ]
+        exposure = [np.dot(phi, row) for row in share]
+        total = np.dot(weights, exposure)
+        mean, size = (
+            sum(per_event) / total,
+            total**2 / sum(w * w * g for w, g in zip(weights, exposure, strict=True)),
+        )
+        centre = (mean + Z * Z / (2 * size)) / (1 + Z * Z / size)
+        half = Z / (1 + Z * Z / size) * math.sqrt(mean * (1 - mean) / size + Z * Z / (4 * size * size))
+        error = math.sqrt(sum(each**2 for each in per_event)) / total
+        yield mean, min(mean - Z * error, centre - half), max(mean + Z * error, centre + half)
+
+
+def test_a_small_log_gives_what_the_formulas_give():
+    log = [entry for entry in played(WORLDS["short window"], 3)[0] if entry["at"] < 420]
+    acts, clicks = ([entry for entry in log if entry["kind"] == kind] for kind in ("act", "event"))
+
+    found = [each.ips for each in policies(match(log), 0.95)]
+
+    expected = list(written_out(acts, clicks, 500 * LATE, log[-1]["at"]))
+    compared = [(one, other) for one, other in zip(found, expected, strict=True) if one is not None]
+    assert len(compared) > 1
+    for one, other in compared:
+        assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_without_a_default_only_answered_acts_count():
+    """Ratings of 1 and 0 without slots: of an arm with rating 1 the mean is 1, however few are rated."""
+    session = {"kind": "session", "expiry": None, "reward_range": [0, 1], "at": 0.0}
+    acts = [
+        {"kind": "act", "slot": t, "arm": t % 2, "probability": 0.5, "eligible": 2, "at": float(t)}
+        for t in range(1, 401)
+    ]
+    rated = [
+        {"kind": "event", "arm": t % 2, "reward": float(t % 2), "outcome": "applied", "at": t + 2.5}
+        for t in range(1, 401)
+        if t % 3
+    ]
+    log = [session, *sorted([*acts, *rated], key=lambda entry: entry["at"])]
+
+    means = [each.ips for each in arm_means(match(log), 0.95)]
+    few = [each.ips for each in arm_means(match(log[:120]), 0.95)]
+
+    assert [round(mean.value, 9) for mean in means] == [0, 1]
+    assert few == [None, None]  # Fewer than 50 answers each.
+
+
+def test_a_log_without_other_values_than_the_default_has_no_width():
+    log = [
+        {**entry, "reward": 0.0} if entry["kind"] == "event" else entry
+        for entry in played(WORLDS["short window"], 1)[0]
+    ]
+
+    assert next(policies(match(log), 0.95)).ips == (0, 0, 0)
+
+
+def test_the_study_counts_each_interval_once():
+    total = counted(("control group", 7))
+
+    assert sum(total.values()) > 10
+    assert {row[0] for row in table_rows(total)} == {"control group, run out", "control group, cut"}
+    assert all(len(row) == len(HEAD) for row in table_rows(total))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORLDS)
+def test_intervals_hold_as_often_as_the_docs_say(name):
+    """Within four standard errors of nine in ten, and of 85 in 100 for arms with few events."""
+    total = sum((counted((name, seed)) for seed in range(40)), Counter())
+
+    for is_cut in (False, True):
+        for what in HEAD[1:]:
+            held, lost = (total[name, is_cut, what, holds] for holds in (True, False))
+            least = 0.85 if what == HEAD[-1] else 0.9
+            if held + lost:
+                assert held / (held + lost) > least - 4 * math.sqrt(least * (1 - least) / (held + lost)), what
