@@ -17,51 +17,28 @@ Z = 1.959963984540054
 
 
 def written_out(acts, clicks, window, end):
-    """Value and interval of uniform play and of each arm, act by act and event by event."""
-    edges = [window * (j / BINS) ** 2 for j in range(BINS + 1)]
-    widths = [edges[j + 1] - edges[j] for j in range(BINS)]
-    share = [[min(max((end - act["at"] - edges[j]) / widths[j], 0), 1) for j in range(BINS)] for act in acts]
-
-    def of(click, j, weights):
-        ages = [
-            (click["at"] - act["at"], w) for act, w in zip(acts, weights, strict=True) if act["arm"] == click["arm"]
-        ]
-        return sum(w for age, w in ages if edges[j] < age <= edges[j + 1] or age == edges[j] == 0)
-
-    phi = [1 / BINS] * BINS
-    n = [[of(click, j, [1.0] * len(acts)) for j in range(BINS)] for click in clicks]
-    exposed = [
-        [sum(s[j] for s, act in zip(share, acts, strict=True) if act["arm"] == k) for j in range(BINS)]
-        for k in range(5)
-    ]
+    """Value and interval of uniform play and of each arm, from the chance of each act for each event."""
+    at, arm, p = (np.array([act[name] for act in acts]) for name in ("at", "arm", "probability"))
+    came, of = (np.array([click[name] for click in clicks]) for name in ("at", "arm"))
+    edges, ages = window * (np.arange(BINS + 1) / BINS) ** 2, came[:, None] - at
+    widths, is_own = np.diff(edges), of[:, None] == arm
+    inside = np.array([is_own & (edges[j] < ages) & (ages <= edges[j + 1]) for j in range(BINS)])
+    share = np.clip((end - at - edges[:-1, None]) / widths[:, None], 0, 1)
+    exposed = np.array([share[:, arm == k].sum(axis=1) for k in range(5)])
+    counts, phi = np.array([(of == k).sum() for k in range(5)]), np.full(BINS, 1 / BINS)
     for _ in range(ROUNDS):
-        rate = [sum(click["arm"] == k for click in clicks) / max(np.dot(phi, exposed[k]), 1e-9) for k in range(5)]
-        rows = [[phi[j] / widths[j] * row[j] for j in range(BINS)] for row in n]
-        rows = [[each / sum(row) for each in row] for row in rows]
-        phi = [
-            sum(row[j] for row in rows) / max(sum(rate[k] * exposed[k][j] for k in range(5)), 1e-9)
-            for j in range(BINS)
-        ]
-        phi = [each / sum(phi) for each in phi]
-    for name in ["uniform", *range(5)]:
-        weights = [
-            0.2 / act["probability"] if name == "uniform" else (act["arm"] == name) / act["probability"]
-            for act in acts
-        ]
-        per_event = [
-            sum(phi[j] / widths[j] * of(click, j, weights) for j in range(BINS))
-            / sum(phi[j] / widths[j] * n[place][j] for j in range(BINS))
-            for place, click in enumerate(clicks)
-        ]
-        exposure = [np.dot(phi, row) for row in share]
-        total = np.dot(weights, exposure)
-        mean, size = (
-            sum(per_event) / total,
-            total**2 / sum(w * w * g for w, g in zip(weights, exposure, strict=True)),
-        )
+        likely = (phi / widths)[:, None] * inside.sum(axis=2)
+        rates = np.maximum(counts / (exposed @ phi) @ exposed, 1e-9)
+        phi = (likely / likely.sum(axis=0)).sum(axis=1) / rates
+        phi /= phi.sum()
+    chances = np.tensordot(phi / widths, inside, 1)
+    chances /= chances.sum(axis=1, keepdims=True)
+    for weights in [0.2 / p, *((arm == k) / p for k in range(5))]:
+        per_event, total = chances @ weights, weights @ (phi @ share)
+        mean, size = per_event.sum() / total, total**2 / (weights**2 @ (phi @ share))
         centre = (mean + Z * Z / (2 * size)) / (1 + Z * Z / size)
         half = Z / (1 + Z * Z / size) * math.sqrt(mean * (1 - mean) / size + Z * Z / (4 * size * size))
-        error = math.sqrt(sum(each**2 for each in per_event)) / total
+        error = math.sqrt(per_event @ per_event) / total
         yield mean, min(mean - Z * error, centre - half), max(mean + Z * error, centre + half)
 
 
