@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
     ips: Interval | None
     """Inverse propensity score; for an arm's mean, the mean. None where there is not enough data."""
     snips: Interval | None = None
-    """Self-normalised; None for an arm's mean, where there is not enough data, and where events name no slot."""
+    """Self-normalised, as ``ips`` is too where events name no slot; None where there is not enough data."""
 
 
 def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
@@ -90,7 +90,8 @@ def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
 def _value(name: str, weights: Floats, outcomes: Outcomes, confidence: float) -> Estimate:
     acts, total, values = int(np.count_nonzero(weights)), float(weights.sum()), outcomes.values
     if outcomes.spread is not None:
-        return Estimate(name, acts, *outcomes.spread.value(weights, values, _z(confidence)))
+        effective, interval = outcomes.spread.value(weights, values, _z(confidence))
+        return Estimate(name, acts, effective, interval, interval)
     effective = total**2 / float((weights**2).sum()) if acts else 0.0
     if effective < MIN_EFFECTIVE:
         return Estimate(name, acts, effective, None)
