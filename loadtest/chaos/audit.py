@@ -224,7 +224,7 @@ def _done_twice_or_lost(client: Client, ledger: Ledger) -> list[str]:
 def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
     """Compare the log: positions, each slot once and in order with its arm and probability, each event id once."""
     entries = list(_pages(client, f"{ledger.path}/decisions", "decisions"))
-    acts, events = ([entry for entry in entries if (entry["kind"] == "act") is is_act] for is_act in (True, False))
+    acts, events = ([entry for entry in entries if entry["kind"] == kind] for kind in ("act", "event"))
     wrong = []
     if [entry["position"] for entry in entries] != list(range(1, len(entries) + 1)):
         wrong.append("positions of the log are not 1, 2, 3, ...")
