@@ -631,9 +631,9 @@ def changes_to(found: SessionView, options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _same(wanted: Any, present: Any) -> bool:
-    """Return whether a value is in force; a provisional default that is not named is as it is."""
+    """Return whether a value is in force; what has a default of its own is as it is where it is not named."""
     if isinstance(wanted, Mapping) and isinstance(present, Mapping):
-        names = wanted.keys() | (present.keys() - {"provisional"})
+        names = wanted.keys() | (present.keys() - {"provisional", "silence"})
         return all(_same(wanted.get(name), present.get(name)) for name in names)
     if isinstance(wanted, tuple | list) and isinstance(present, list):
         return list(wanted) == present

@@ -60,10 +60,12 @@ def test_the_api_key_is_not_printed():
 def test_ensure_changes_the_options_that_are_named():
     view = VIEW | {"learner": {"kind": "fixed", "arms": ["a"]}, "floor": 0.0}
     view["expiry"] = {"after_seconds": 60.0, "default_loss": 0.0, "provisional": True}
+    view |= {"control": {"share": 0.1}, "guard": {"tolerance": 0.05, "silence": True}}
     exists = problem(409, "session_exists", errors=[{"index": None, "field": "expiry", "message": ""}])
     bandits, script = scripted(exists, httpx.Response(200, json=view))
     expiry = {"after_seconds": 90, "default_loss": 0}
-    bandits.sessions.ensure("s", learner=view["learner"], expiry=expiry, floor=0)
+    same = {"floor": 0, "control": {"share": 0.1}, "guard": {"tolerance": 0.05}}
+    bandits.sessions.ensure("s", learner=view["learner"], expiry=expiry, **same)
 
     assert [request.method for request in script.requests] == ["POST", "GET", "PATCH"]
     assert script.requests[-1].url.path == "/v1/sessions/s"

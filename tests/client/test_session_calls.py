@@ -82,6 +82,25 @@ def test_events_are_improved_and_goals_named(bandits):
         bandits.sessions.ensure("shop", **fields | {"updates": {"within_seconds": 61}})
 
 
+def test_a_control_group_is_brought_in_line_compared_halted_and_let_go_on(bandits):
+    fields = CLICKS | {"control": {"share": 0.5}, "guard": {"tolerance": 0.05}}
+    shop = bandits.sessions.ensure("shop", **fields)
+    assert len({shop.act(visitor="ann").group for _ in range(5)}) == 1
+    for action in shop.acts(300):
+        assert shop.report(action, loss=int(action.group == "control"))
+    assert bandits.flush(5)
+    view = shop.view()
+
+    assert sum(group["events"] for group in view.groups.values()) == 300
+    assert (view.verdict["is"], view.leader["clear"], bool(view.halted_at)) == ("worse", False, True)
+    assert shop.update(halted=False).halted_at is None
+    changed = bandits.sessions.ensure("shop", **fields | {"control": {"share": 0.1}}).view()
+    assert changed["control"] == {"share": 0.1}
+    assert bandits.compare("shop", "shop")["groups"]["learner"]["acts"] == changed.groups["learner"]["acts"]
+    shop.change_arms(add=["belt"], remove=["hat"])
+    assert [arm["label"] for arm in shop.arms(removed=True) if arm.get("removed")] == ["hat"]
+
+
 @pytest.mark.parametrize("first", [{"n_arms": 3}, {"arms": ["a", "b", "c"]}])
 def test_ensure_takes_no_session_with_other_arms_than_it_can_bring_in_line(bandits, first):
     bandits.sessions.ensure("s", learner={"kind": "dexp3", **first})
