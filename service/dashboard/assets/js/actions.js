@@ -3,7 +3,7 @@
 import { call, sessionPath } from "./api.js";
 import { h } from "./dom.js";
 
-export const OVER_ARMS = ["multiscale_tsallis", "centred_tsallis", "dexp3", "fixed"];
+const OVER_ARMS = ["multiscale_tsallis", "centred_tsallis", "dexp3", "fixed"];
 
 function dialog(title, parts, does, send, kind = "main") {
   // A form in a dialog; `send` returns when it is done, and throws what the form then shows.

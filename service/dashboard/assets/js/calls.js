@@ -16,7 +16,7 @@ export function snippets(view, needsKey) {
   const values = full ? { gradient: Array(dim).fill(0) } : { losses: Array(dim + 1).fill(0.5) };
   const arm = named ? { label: learner.arms[0] } : { arm: 0 };
   const bySlot = ["exp3", "bold", "tsallis_delayed"].includes(learner.kind) ? { slot: 1 } : {};
-  const event = points ? values : { ...arm, [word]: view[`${word}_range`] ? view[`${word}_range`][1] : 1, ...bySlot };
+  const event = points ? values : { ...arm, [word]: view[`${word}_range`] ? view[`${word}_range`][1] : 1, ...bySlot, ...(view.groups ? { group: "<that of the action>" } : {}) };
   const key = needsKey ? ' \\\n  -H "X-API-Key: $API_KEY"' : "";
   const url = `${base}/v1/sessions/${id}`;
   const curl = `# Ask for ${points ? "a point" : "an arm"}.

@@ -2,12 +2,12 @@
 // it what stops the session.
 
 import { call, sessionPath } from "./api.js";
-import { OVER_ARMS } from "./actions.js";
 import { clock, h, HINTS, number, percent, setText } from "./dom.js";
 import { hasDefault } from "./series.js";
 
 const FIRST = 200;
 const GROUPS = ["learner", "control"];
+const TAKE_CONTROL = ["multiscale_tsallis", "centred_tsallis", "exp3", "fixed"];
 export const URGENT = ["halted", "silence"];
 
 const rangeOf = (view) => view.reward_range ?? view.loss_range;
@@ -68,7 +68,7 @@ export class VerdictPart {
   show(view) {
     const { verdict, groups, leader } = view;
     this.#showBanners(view);
-    this.card.hidden = !groups && !OVER_ARMS.includes(view.learner.kind);
+    this.card.hidden = !groups && !TAKE_CONTROL.includes(view.learner.kind);
     this.card.dataset.is = verdict?.is ?? "none";
     setText(this.sentence, verdict ? difference(view) : groups ? "No verdict yet" : "No control group");
     setText(this.detail, about(view));
