@@ -159,8 +159,7 @@ async def test_points_take_voids(client, create, kind):
 
 async def test_voids_and_expiry_share_the_decisions(client, clock, create):
     learner = {"kind": "centred_tsallis", "n_arms": 1}
-    body = {"session_id": "s", "learner": learner, "expiry": {"after_seconds": 64, "default_loss": 1}}
-    await client.post("/v1/sessions", json=body)
+    await create(session_id="s", learner=learner, expiry={"after_seconds": 64, "default_loss": 1})
     await client.post("/v1/sessions/s/acts", json={"count": 3})
     await client.post("/v1/sessions/s/feedback", json={"arm": 0, "loss": None})
 

@@ -92,7 +92,7 @@ async def test_a_session_that_moves_takes_with_it_what_came_late(make_client, cl
     assert await is_hinted(elsewhere)
 
 
-async def test_learners_that_know_slots_have_it_and_points_have_not(client, clock):
+async def test_learners_that_know_slots_have_it_and_points_have_not(client, create, clock):
     await opened(client, kind="exp3", learning_rate=0.1)
     await acts(client, count=10)
     clock.now += WINDOW + 2
@@ -101,8 +101,7 @@ async def test_learners_that_know_slots_have_it_and_points_have_not(client, cloc
     await client.delete(PATH)
 
     learner = {"kind": "dbgd", "dim": 1, "feasible_set": {"kind": "ball", "radius": 1.0}}
-    body = {"session_id": "s", "learner": learner, "expiry": {"after_seconds": WINDOW}}
-    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    await create(session_id="s", learner=learner, expiry={"after_seconds": WINDOW})
     await acts(client, count=10)
     clock.now += WINDOW + 2
     answer = await client.post(f"{PATH}/feedbacks", json={"events": [{"losses": [0, 0]}] * 1000})

@@ -219,10 +219,9 @@ async def test_pages_follow_each_other_in_any_order(client, create, sort, sign):
     assert found == expected
 
 
-async def test_decisions_that_are_due_count_as_expired_before_anybody_settles_them(client, clock):
+async def test_decisions_that_are_due_count_as_expired_before_anybody_settles_them(client, create, clock):
     expiry = {"after_seconds": 64, "default_loss": 0.25}
-    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "n_arms": 2}, "seed": 1, "expiry": expiry}
-    await client.post("/v1/sessions", json=body)
+    await create(session_id="s", learner={"kind": "centred_tsallis", "n_arms": 2}, seed=1, expiry=expiry)
     await client.post("/v1/sessions/s/acts", json={"count": 10})
     first = (await client.post("/v1/sessions/s/acts", json={"count": 1})).json()["actions"][0]["arm"]
     await client.post("/v1/sessions/s/feedback", json={"arm": first, "loss": 1.0})

@@ -295,9 +295,8 @@ def test_the_stores_password_is_seen_nowhere(tmp_path, own_redis_server, passwor
     assert not list(tmp_path.glob("**/*.db"))
 
 
-async def test_an_unknown_label_is_told_to_the_client_and_kept_from_the_log(client, lines):
-    body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": ["a", "b"]}}
-    await client.post("/v1/sessions", json=body)
+async def test_an_unknown_label_is_told_to_the_client_and_kept_from_the_log(client, create, lines):
+    await create(session_id="s", learner={"kind": "dexp3", "arms": ["a", "b"]})
     lines()
     answer = await client.post("/v1/sessions/s/feedback", json={"label": f"{PASSWORD} é".ljust(60, "x"), "loss": 0})
     (line,) = lines()

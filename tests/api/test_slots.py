@@ -168,10 +168,9 @@ GOOD = [
 BAD = ["a\tb", "\x7f", "\x85", "\u2028", "\u2029", "\u202d", "x\u202ey", "\ud800"]
 
 
-async def test_integral_floats_are_integers(client):
+async def test_integral_floats_are_integers(client, create):
     learner = {"kind": "dexp3", "n_arms": 3.0, "max_outstanding": 100.0}
-    body = {"session_id": "s", "learner": learner, "seed": 7.0}
-    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    await create(session_id="s", learner=learner, seed=7.0)
     actions = (await client.post("/v1/sessions/s/acts", json={"count": 2.0})).json()["actions"]
 
     settled = await client.post(
@@ -229,9 +228,8 @@ def _without_nulls(value):
     return {name: _without_nulls(field) for name, field in value.items() if field is not None}
 
 
-async def test_null_stands_for_the_default_in_calls(client):
-    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]}}
-    await client.post("/v1/sessions", json=body)
+async def test_null_stands_for_the_default_in_calls(client, create):
+    await create(session_id="s", learner={"kind": "centred_tsallis", "arms": ["a", "b"]})
 
     drawn = {"count": 2, "distinct": None, "eligible": None, "exclude": None}
     acted = await client.post("/v1/sessions/s/acts", json=drawn)
@@ -243,9 +241,8 @@ async def test_null_stands_for_the_default_in_calls(client):
     assert changed.json()["learner"]["n_arms"] == 3
 
 
-async def test_integral_floats_are_indexes_of_eligible_arms(client):
-    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "n_arms": 3}}
-    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+async def test_integral_floats_are_indexes_of_eligible_arms(client, create):
+    await create(session_id="s", learner={"kind": "centred_tsallis", "n_arms": 3})
 
     one = await client.post("/v1/sessions/s/act", json={"eligible": [2.0, 2, 7.0]})
     other = await client.post("/v1/sessions/s/act", json={"exclude": [0.0, 1.0]})
@@ -256,9 +253,8 @@ async def test_integral_floats_are_indexes_of_eligible_arms(client):
         assert (await client.post("/v1/sessions/s/act", json={"eligible": names})).status_code == 422
 
 
-async def test_labels_of_any_language_are_taken(client):
-    body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": GOOD}}
-    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+async def test_labels_of_any_language_are_taken(client, create):
+    await create(session_id="s", learner={"kind": "dexp3", "arms": GOOD})
     action = (await client.post("/v1/sessions/s/act")).json()
 
     settled = await client.post("/v1/sessions/s/feedback", json={"label": action["label"], "loss": 1})
