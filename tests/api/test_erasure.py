@@ -4,8 +4,9 @@ from service.store.base import StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.waiting import wait_until
 
-SESSION, EVENT, SEGMENT, ARM, KEY = (f"{name}-of-ada" for name in ("session", "event", "segment", "arm", "key"))
-NAMES = {SESSION, EVENT, SEGMENT, ARM, KEY}
+SESSION, EVENT, SEGMENT, ARM = STORED = [f"{name}-of-ada" for name in ("session", "event", "segment", "arm")]
+KEY, VISITOR = HASHED = ["key-of-ada", "visitor-of-ada"]
+NAMES = {*STORED, *HASHED}
 """Which may say who somebody is."""
 LOG = {"max_entries": 100}
 
@@ -42,17 +43,16 @@ async def test_a_deleted_session_leaves_nothing_in_memory_and_in_the_log_once_it
         "learner": learner,
         "expiry": window,
         "segments": {"max": 9},
+        "control": {"share": 0.5},
         "decision_log": LOG,
     }
     assert (await client.post("/v1/sessions", json=body)).status_code == 201
-    for _ in range(3):
-        await client.post(
-            f"{path}/act", json={"segment": SEGMENT, "eligible": [ARM]}, headers={"Idempotency-Key": KEY}
-        )
-    event = {"label": ARM, "segment": SEGMENT, "loss": 0, "event_id": EVENT}
+    asked = {"segment": SEGMENT, "eligible": [ARM], "visitor": VISITOR}
+    action = (await client.post(f"{path}/act", json=asked, headers={"Idempotency-Key": KEY})).json()
+    event = {"label": ARM, "segment": SEGMENT, "loss": 0, "event_id": EVENT, "group": action.get("group")}
     assert (await client.post(f"{path}/feedback", json=event)).json()["applied"] == 1
     assert len((await store.list(None, 10, SESSION)).sessions) == 1
-    assert in_memory(own_redis_server) == in_files(own_redis_server) == NAMES - {KEY}
+    assert in_memory(own_redis_server) == in_files(own_redis_server) == set(STORED)
 
     assert (await client.delete(path)).status_code == 204
     assert 0 < own_redis_server.client.pttl("bandit:index") <= 600_000
