@@ -138,8 +138,11 @@ GOALS_HEAD = ("processor time, if nothing else is said", "goal", "measured: medi
 
 def section(summary: Mapping[str, Any]) -> str:
     """Return the text between the marks of the page."""
-    rows = [row for part in ("rates", "workers") for row in target_rows(summary, part, _median)]
-    tables = (markdown([GOALS_HEAD, *goal_rows(summary)]), markdown([HEAD, *rows]))
+    rows = [HEAD, *(row for part in ("rates", "workers") for row in target_rows(summary, part, _median))]
+    tables = (
+        markdown([GOALS_HEAD, *goal_rows(summary)]),
+        markdown([(label, rate, time) for label, rate, _, time, _ in rows]),
+    )
     return "\n\n".join([machine_text(summary), *tables])
 
 
