@@ -129,12 +129,6 @@ class Control:
     is_written: bool = True
     """Whether the store holds probabilities and restart."""
 
-    @classmethod
-    def of(cls, params: ControlParams | None, n_arms: int, names: Sequence[str] | None, times: Any) -> Control:
-        """Begin a group; ``params`` are as ``probabilities_of`` takes them, ``times`` its acts, none yet."""
-        p = None if params is None else probabilities_of(params, n_arms, names)
-        return cls(ArmLedger.of(n_arms), times, p)
-
     def copy(self) -> Control:
         """Copy the group, so that the copy may be stepped alone."""
         ledger = ArmLedger(*_values(self.ledger))
@@ -177,16 +171,16 @@ class Control:
 
     def apply(self, run: ArmRun, event: ArmFeedback, before: float | None) -> None:
         """Settle or void the oldest decision of an event's arm, or update what was learned ``before``."""
-        ledger, position = self.ledger, run.arms.positions[event.arm]
+        position = run.arms.positions[event.arm]
         if before is not None:
-            ledger.correct(event.loss, before)
-            return
-        run.ledger.last_event_at = run.ledger.time
-        if event.is_void:
-            ledger.void_of(position)
+            self.ledger.correct(event.loss, before)
+        elif event.is_void:
+            self.ledger.void_of(position)
         else:
-            ledger.settle_all((position,), (event.loss,), run.params.expiry)
+            self.ledger.settle_all((position,), (event.loss,), run.params.expiry)
             run.ledger.missed, run.ledger.silent = 0, False
+        if before is None:
+            run.ledger.last_event_at = run.ledger.time
 
     def expire(self, position: int, count: int, loss: float | None) -> None:
         """Give up outstanding decisions of an arm, at a loss or without one."""

@@ -270,8 +270,8 @@ def start_run(params: Params) -> Run:
     arms = Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
     ledger.goals, control = (0,) * len(params.goals), None
     if params.control is not None:
-        empty = ActTimes.of_session(params.expiry)
-        control = Control.of(params.control, learner.n_arms, arms.shown_names, empty)
+        p = probabilities_of(params.control, learner.n_arms, arms.shown_names)
+        control = Control(ArmLedger.of(learner.n_arms), ActTimes.of_session(params.expiry), p)
     parts: Any = (params, learner, draws, second, ledger, state, times, (), control, arms)
     if isinstance(learner, base.SlotLearner):
         return SlotRun(*[*parts, OpenSlots()])
@@ -368,8 +368,7 @@ def with_params(run: Run, params: Params) -> Run:
     ledger = ledger if params.may_fall_silent else replace(ledger, missed=0, silent=False)
     if isinstance(run, ArmRun) and (control is not None or params.control is not None):
         names, n_arms = run.arms.shown_names, len(run.arms.live)
-        if control is None:
-            control = Control.of(None, n_arms, names, ActTimes.of_session(params.expiry))
+        control = control or Control(ArmLedger.of(n_arms), ActTimes.of_session(params.expiry))
         of_control = _times(control.act_times, params.expiry, control.ledger.by_arm, run.ledger.time)
         control = replace(control, act_times=of_control)
         if times is not None and of_control is not None and not times.acts:

@@ -5,13 +5,12 @@ decisions by arm stand its own. Records that are written only when they change h
 
 - ``cb`` and a number: its acts in a bucket of time, as those of the learner,
 - ``cp``: its probabilities, by live arm, once they are not those of the specification,
-- ``cr``: a verdict that has begun anew: slot and number of live arms, then of each group ``_PAST`` and by arm the
-  open decisions from before.
+- ``cr``: a verdict that has begun anew, as doubles: its slot, of each group ``_PAST``, and of each group the open
+  decisions from before, by live arm.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -31,21 +30,13 @@ BUCKETS, PROBABILITIES, RESTART = b"cb", b"cp", b"cr"
 _COUNTED = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "voided", "losses")
 _NAMES = (*_COUNTED, "mean_loss", "squares", "halted_at")
 N_NUMBERS = len(_NAMES)
-_numbers = attrgetter(*_NAMES)
-_HEAD = struct.Struct("<qI")
-_PAST = struct.Struct("<qqqdd")
-"""Of the decisions from before: slots, those that are void, losses, their mean and their squares."""
-_PAST_NAMES = ("slot", "voided", "losses", "mean_loss", "squares")
-_past = attrgetter(*_PAST_NAMES)
+numbers_of = attrgetter(*_NAMES)
+"""Returns the numbers of a control group's ledger that a head has, in their order."""
+_PAST = ("slot", "voided", "losses", "mean_loss", "squares")
+"""Numbers of the decisions from before."""
 MOST = 2**53
 """Counts are below it, so that a double has them exactly."""
 MOST_SQUARES, SUM_TOLERANCE = 1e285, 1e-6
-
-
-def numbers_of(ledger: ArmLedger) -> Sequence[float]:
-    """Return the numbers of the group that a head has."""
-    numbers: Sequence[float] = _numbers(ledger)
-    return numbers
 
 
 def ledger_of(numbers: Sequence[float]) -> ArmLedger:
@@ -73,10 +64,9 @@ def encode(control: Control) -> dict[bytes, bytes | None]:
     if control.p is not None:
         records[PROBABILITIES] = record_of(PROBABILITIES, control.p.astype("<f8").tobytes())
     if (restart := control.restart) is not None:
-        parts = [_HEAD.pack(restart.slot, restart.open.shape[1])]
-        for past, by_arm in zip(restart.past, restart.open, strict=True):
-            parts += [_PAST.pack(*_past(past)), by_arm.astype("<i8").tobytes()]
-        records[RESTART] = record_of(RESTART, b"".join(parts))
+        past = [getattr(each, name) for each in restart.past for name in _PAST]
+        body = np.concatenate([[restart.slot, *past], restart.open.ravel()], dtype="<f8").tobytes()
+        records[RESTART] = record_of(RESTART, body)
     return records
 
 
@@ -100,17 +90,15 @@ def decode(records: Mapping[bytes, bytes], control: Control, learner: ArmLedger)
     if p is not None and not (p.shape == (n_arms,) and (p >= 0).all() and abs(p.sum() - 1) <= SUM_TOLERANCE):
         raise CodecError("not the probabilities of this session's arms")
     if (body := records.get(RESTART)) is not None:
-        (slot, size), end, past, opened = _HEAD.unpack_from(body), _HEAD.size, list[Ledger](), list[Any]()
-        for now in (learner, control.ledger):
-            numbers: Any = zip(_PAST_NAMES, _PAST.unpack_from(body, end), strict=True)
-            before, by_arm = Ledger(**dict(numbers)), np.frombuffer(body, "<i8", n_arms, end + _PAST.size)
-            fits = (before.slot <= now.slot, 0 <= before.voided <= now.voided, _fits(before))
-            if not (all(fits) and (by_arm >= 0).all() and (by_arm <= now.by_arm).all()):
+        numbers = np.frombuffer(body, "<f8")
+        slot, both = numbers.item(0), numbers[1 : 1 + 2 * len(_PAST)].reshape(2, -1).tolist()
+        opened = numbers[1 + 2 * len(_PAST) :].reshape(2, n_arms).astype(np.int64)
+        past = [Ledger(**dict(zip(_PAST, each, strict=True))) for each in both]
+        for now, before, by_arm in zip((learner, control.ledger), past, opened, strict=True):
+            is_part = 0 <= before.voided <= now.voided and _fits(before) and before.slot <= now.slot
+            if not is_part or by_arm.min() < 0 or (by_arm > now.by_arm).any():
                 raise CodecError("not the decisions from before of this session")
-            past.append(before)
-            opened.append(by_arm.astype(np.int64))
-            end += _PAST.size + by_arm.nbytes
-        if (size, end) != (n_arms, len(body)) or not 0 <= slot <= learner.slot + control.ledger.slot:
+        if not 0 <= slot <= learner.slot + control.ledger.slot or slot != int(slot):
             raise CodecError("not a verdict that has begun anew")
-        restart = Restart(slot, np.array(opened), (past[0], past[1]))
+        restart = Restart(int(slot), opened, (past[0], past[1]))
     return replace(control, p=p, restart=restart)
