@@ -164,6 +164,12 @@ def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
     reached = {name: goal["events"] for name, goal in view.get("goals", {}).items()}
     if reached != {name: ledger.reached[name] for name in ledger.goals}:
         wrong.append(f"goals were reached {reached}, acknowledged {dict(ledger.reached)}")
+    for name, shown in view.get("groups", {}).items():
+        is_void = Counter(ledger.is_void(event) for event in ledger.events.values() if event["group"] == name)
+        opened = sum(action["group"] == name for action in ledger.actions)
+        right = {"acts": opened - is_void[True], "outstanding": opened - is_void.total(), "events": is_void[False]}
+        if right != {what: shown[what] for what in right}:
+            wrong.append(f"the group {name} has {shown}, acknowledged {right}")
     given = Counter(action["slot"] for action in ledger.actions)
     if twice := [slot for slot, times in given.items() if times > 1]:
         wrong.append(f"slots given twice: {twice[:LISTED]}")
@@ -230,8 +236,9 @@ def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
         wrong.append("positions of the log are not 1, 2, 3, ...")
     if [entry["slot"] for entry in acts] != list(range(1, ledger.slots + 1)):
         wrong.append(f"the log has {len(acts)} acts, not one of each of {ledger.slots} slots in order")
-    decided = {action["slot"]: (action["arm"], action["probability"]) for action in ledger.actions}
-    other = [entry for entry in acts if decided.get(entry["slot"]) != (entry["arm"], entry["probability"])]
+    names = ("arm", "probability", "group")
+    decided = {action["slot"]: [action.get(name) for name in names] for action in ledger.actions}
+    other = [entry for entry in acts if decided.get(entry["slot"]) != [entry.get(name) for name in names]]
     wrong += [f"the log has {entry}" for entry in other[:LISTED]]
     by_slot = {event["slot"]: name for name, event in ledger.events.items() if "token" in event}
     for entry in events:
@@ -239,12 +246,11 @@ def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
     last = {entry["event_id"]: entry.get(ledger.word) for entry in events}
     lesser = [name for name, event in ledger.events.items() if last.get(name) != ledger.value(event)]
     wrong += [f"the log has event {name} at {last.get(name)}" for name in lesser[:LISTED]]
-    logged = sorted((entry["event_id"], entry["arm"], entry["outcome"]) for entry in events)
-    outcomes = {True: "voided", False: "applied"}
-    told = sorted(
-        [(name, event["arm"], outcomes[ledger.is_void(event)]) for name, event in ledger.events.items()]
-        + [(name, ledger.events[name]["arm"], "updated") for name in ledger.improved.elements()]
-    )
+    logged = sorted((entry["event_id"], entry["arm"], entry.get("group", ""), entry["outcome"]) for entry in events)
+    outcomes = {name: "voided" if ledger.is_void(event) else "applied" for name, event in ledger.events.items()}
+    ended = [*outcomes.items(), *((name, "updated") for name in ledger.improved.elements())]
+    where = {name: (event["arm"], event.get("group", "")) for name, event in ledger.events.items()}
+    told = sorted((name, *where[name], outcome) for name, outcome in ended)
     if logged != told:
         differing = (Counter(logged) - Counter(told)) + (Counter(told) - Counter(logged))
         wrong.append(f"{len(events)} events in the log, {len(told)} acknowledged: {list(differing)[:LISTED]}")

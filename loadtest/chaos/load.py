@@ -67,7 +67,7 @@ class UsersCaller:
         session, options = self._bandits.session(session_id), {**body}
         with self._client.log.timed("acts"), _errors():
             found = session.acts(options.pop("count"), idempotency_key=key, **options)
-        fields = ("slot", "arm", "probability", "token")
+        fields = ("slot", "arm", "probability", "token", "group")
         return [{name: value for name in fields if (value := getattr(each, name)) is not None} for each in found]
 
     def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:
@@ -169,7 +169,8 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequence[Ledger]:
     """Create a session for each kind of learner, each with a decision log, and last one for calls without ids.
 
-    With ``updates`` their events have goals and are improved, and every second slot's come by its token.
+    With ``updates`` their events have goals and are improved, every second slot's come by its token, and three acts
+    in ten are of a control group.
     """
     ledgers = []
     for kind, options in (IMPROVED if updates else LEARNERS).items():
@@ -179,6 +180,7 @@ def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequen
         if updates:
             goals = {goal: value if word == "reward" else 1 - value for goal, value in GOALS.items()}
             body |= {"updates": {"within_seconds": TEN_DAYS}, "goals": goals, "tokens": True}
+            body["control"] = {"share": 0.3}
         client.call("create", "POST", "/v1/sessions", body)
         ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True, goals=goals))
     learner = {"kind": "centred_tsallis", "n_arms": UNNAMED_ARMS}
@@ -284,6 +286,8 @@ def _asked(chance: random.Random) -> dict[str, Any]:
     body: dict[str, Any] = {"count": chance.randint(1, 3)}
     if chance.random() < 1 / 4:
         body["distinct"] = True
+    if chance.random() < 1 / 4:
+        body["visitor"] = f"visitor {chance.randint(1, 9)}"  # Which only a control group looks at.
     if chance.random() < 1 / 3:
         body[chance.choice(("eligible", "exclude"))] = sorted(chance.sample(range(ARMS), ARMS // 2))
     return body
@@ -297,6 +301,7 @@ def _is_click(event: Event) -> bool:
 def _event(number: int, action: Action, ledger: Ledger, chance: random.Random) -> Event:
     slot, arm = action["slot"], action["arm"]
     event = {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot}
+    event |= {"group": action["group"]} if "group" in action else {}
     if slot % 2 and "token" in action:  # Its id is then the slot.
         event["token"] = action["token"]
     if ledger.goals and chance.random() < 1 / 2:
