@@ -145,6 +145,8 @@ def test_one_of_many_that_can_not_be_exported_is_named(called, command, service,
     [
         (["sessions", "list", "--url", "http://127.0.0.1:9"], 1, "start a service with `delayed-bandits serve`"),
         (["export", "--all", "--url", "http://127.0.0.1:9"], 1, "start a service"),
+        (["verdict", "s", "--url", "http://127.0.0.1:9"], 1, "start a service"),
+        (["compare", "a", "b", "--url", "http://127.0.0.1:9"], 1, "start a service"),
         (["export"], 1, "name sessions, or all of them with --all"),
         (["sessions", "list", "--url", "nowhere"], 2, "give the service's address"),
         (["sessions", "create", "shop"], 1, "name the arms with --arms"),

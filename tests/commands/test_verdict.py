@@ -14,56 +14,41 @@ GROUPS = {
 }
 FOUND = {"difference": 0.032, "low": 0.0212, "high": 0.0428, "lift": 0.41, "confidence": 0.95, "is": "better"}
 SESSION = VIEW | {"reward_range": [0.0, 1.0], "groups": GROUPS, "verdict": FOUND}
-COUNTED = "from 9,012 acts of the learner and 988 of the control.\n"
-UNCLEAR = FOUND | {"low": -0.0012, "is": "unclear"}
 WORSE = FOUND | {"difference": -3.2, "low": -4.28, "high": -2.12, "lift": -0.021, "is": "worse"}
 LOSSES = {name: {"acts": 150, "mean_loss": 150.0} for name in GROUPS}
 RATED = {"reward_range": None, "loss_range": [0.0, 1000.0], "groups": LOSSES, "verdict": WORSE}
-HALTED = {"code": "halted", "message": "All acts are control acts."}
+HINTS = [{"code": "halted", "message": "All acts are control acts."}, {"code": "few_events", "message": "."}]
 SAID = [
     (
         {},
-        (
-            "Compared with the control, the learner is better by 3.2 points, between 2.1 and 4.3 (95 % sure). "
-            f"That is a mean reward of 0.1101 against 0.0781 (41.0 % better), {COUNTED}"
-        ),
+        """Compared with the control, the learner is better by 3.2 points, between 2.1 and 4.3 (95 % sure). That is
+a mean reward of 0.1101 against 0.0781 (41.0 % better), from 9,012 acts of the learner and 988 of the control.""",
     ),
     (
-        {"verdict": UNCLEAR, "hints": [HALTED, {"code": "few_events", "message": "."}]},
-        (
-            "halted: All acts are control acts.\n"
-            "Compared with the control, the gain of the learner is unclear: 3.2 points, between -0.1 and 4.3 "
-            f"(95 % sure). That is a mean reward of 0.1101 against 0.0781, {COUNTED}"
-        ),
+        {"verdict": FOUND | {"low": -0.0012, "is": "unclear"}, "hints": HINTS},
+        """halted: All acts are control acts. Compared with the control, the gain of the learner is unclear: 3.2
+points, between -0.1 and 4.3 (95 % sure). That is a mean reward of 0.1101 against 0.0781, from 9,012 acts of
+the learner and 988 of the control.""",
     ),
     (
         RATED,
-        (
-            "Compared with the control, the learner is worse by 3.2, between 2.1 and 4.3 (95 % sure). That is "
-            "a mean loss of 150 against 150 (2.1 % worse), from 150 acts of the learner and 150 of the control.\n"
-        ),
+        """Compared with the control, the learner is worse by 3.2, between 2.1 and 4.3 (95 % sure). That is a mean
+loss of 150 against 150 (2.1 % worse), from 150 acts of the learner and 150 of the control.""",
     ),
     (
         {"verdict": None},
-        (
-            "There is no verdict yet: it needs 200 acts whose outcome is known, some of each group. "
-            "So far there were 9,012 acts of the learner and 988 of the control.\n"
-        ),
+        """There is no verdict yet: it needs 200 acts whose outcome is known, some of each group. So far there were
+9,012 acts of the learner and 988 of the control.""",
     ),
     (
         {"verdict": None, "expiry": {"default_reward": 0}},
-        (
-            "There is no verdict yet: it needs 200 acts since the halt, some of each group. "
-            "So far there were 9,012 acts of the learner and 988 of the control.\n"
-        ),
+        """There is no verdict yet: it needs 200 acts since the halt, some of each group. So far there were 9,012
+acts of the learner and 988 of the control.""",
     ),
     (
         {"groups": None, "verdict": None},
-        (
-            "s has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict: "
-            "curl -X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s "
-            '-d \'{"control": {"share": 0.1}}\'\n'
-        ),
+        """s has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict: curl
+-X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s -d '{"control": {"share": 0.1}}'""",
     ),
 ]
 
@@ -73,7 +58,8 @@ def test_a_verdict_is_two_sentences(command, monkeypatch, fields, says):
     answer = httpx.Response(200, json=SESSION | fields)
     monkeypatch.setattr(verdict, "client_of", lambda _: scripted(answer)[0])
 
-    assert command("verdict", "s", "--url", "http://service/") == (0, says, "")
+    code, out, _ = command("verdict", "s", "--url", "http://service/")
+    assert (code, out.split()) == (0, says.split())
     code, out, _ = command("verdict", "s", "--json")
     assert (code, json.loads(out)["groups"]) == (0, (SESSION | fields)["groups"])
 
@@ -86,10 +72,3 @@ def test_two_sessions_are_compared_in_the_same_words(command, monkeypatch):
 
     assert code == 0
     assert out.startswith("Compared with old, new is better by 3.2 points, between 2.1 and 4.3 (95 % sure). ")
-
-
-@pytest.mark.parametrize("words", [["verdict", "s"], ["compare", "a", "b"]])
-def test_a_service_that_is_away_is_one_line_and_1(command, words):
-    code, out, err = command(*words, "--url", "http://127.0.0.1:9")
-
-    assert (code, out, len(err.splitlines())) == (1, "", 1)

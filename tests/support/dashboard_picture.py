@@ -14,8 +14,6 @@ from service.commands.demo import SESSION, Shop, play, running_service
 from tests.support.pages import ROOT
 from tests.support.programs import program
 
-SECONDS, VISITORS = 40.0, 200
-
 
 def take(path: Path) -> None:
     """Play, and write the picture of what is on the first screen then."""
@@ -24,8 +22,7 @@ def take(path: Path) -> None:
         Bandits(url, api_key="", timeout=30) as bandits,
         sync_playwright() as playwright,
     ):
-        shop = Shop(bandits, seed=1)
-        play(shop, VISITORS, SECONDS, lambda _: None)
+        play(Shop(bandits, seed=1), visitors=200, seconds=40, show=lambda _: None)
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=program("chromium"), args=sandbox)
         page = browser.new_page(viewport={"width": 1000, "height": 1010})
