@@ -38,6 +38,8 @@ async def test_two_sessions_are_compared_as_two_groups(make_client, clock):
     client = await make_client(MemoryStore(clock=clock))
     await created(client, "new", REWARDS)
     await created(client, "old", FIXED)
+    none = (await compare(client, "new", "old"))["groups"]["control"]
+    assert none == {"acts": 0, "outstanding": 0, "events": 0, "mean_reward": None}
     await played(client, "new", 150, 120)
     await played(client, "old", 49, 5)
     early = await compare(client, "new", "old")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from service.sessions import views
 from service.store.memory import MemoryStore
 from tests.support.one_session import PATH, change, patch, session, view
 
@@ -52,7 +53,8 @@ async def test_the_leader_is_the_most_probable_arm_and_clear_if_no_interval_reac
     assert lonely["leader"]["clear"]
 
 
-async def test_of_many_arms_without_labels_those_that_may_be_better_are_found(client):
+async def test_of_many_arms_without_labels_those_that_may_be_better_are_found(client, monkeypatch):
+    monkeypatch.setattr(views, "ARMS_AT_ONCE", 5)
     chances = [*([0.04] * 21), 0.16]
     await session(
         client, kind="fixed", arms=22, learner={"probabilities": chances}, reward_range=[0, 1], expiry=WINDOW
