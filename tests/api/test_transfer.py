@@ -293,7 +293,7 @@ async def test_what_is_due_in_it_is_not_settled_and_others_are(clock, caplog):
     store = MemoryStore(clock=clock)
     sessions = sessions_on(store)
     for session_id in ("s", "t"):
-        expiry = ExpirySpec(after_seconds=64.0)
+        expiry = ExpirySpec(after_seconds=64.0, default_loss=None)
         await sessions.create(session_id, Specification(learner=Dexp3Spec(n_arms=3), expiry=expiry), None)
         await sessions.submit(session_id, Act(3, 10**6))
     clock.now += 100

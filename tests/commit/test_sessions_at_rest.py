@@ -90,7 +90,9 @@ async def test_a_new_session_is_used_without_reading_it():
     "fields",
     [
         pytest.param({"learner": {"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}}, id="open slots"),
-        pytest.param({"learner": OF_ARMS[0], "expiry": {"after_seconds": 60.0}}, id="times of acts"),
+        pytest.param(
+            {"learner": OF_ARMS[0], "expiry": {"after_seconds": 60.0, "default_loss": None}}, id="times of acts"
+        ),
         pytest.param({"learner": {"kind": "dexp3", "n_arms": 2_000}}, id="log"),
     ],
 )
