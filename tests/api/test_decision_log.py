@@ -230,14 +230,14 @@ async def test_how_events_are_read_is_said_again_before_the_log_is_trimmed(clien
     assert len(entries) - len(places) == 2 * every + 1
 
 
-async def test_a_log_that_evaluate_reads_is_that_of_the_service(clock, client, tmp_path, capsys):
-    """Clicks by token are known, others are spread over the acts of their arm."""
+async def test_a_log_that_evaluate_reads_is_that_of_the_service(client, clock, tmp_path, capsys):
+    """Clicks by token are known, others are spread over the acts of their group and arm."""
     path = tmp_path / "log.jsonl"
-    await start(client, reward_range=[0, 1], expiry=EXPIRY, tokens=True)
+    await start(client, reward_range=[0, 1], expiry=EXPIRY, tokens=True, control={"share": 0.4})
     for slot in range(1, 201):
         action = (await client.post(f"{PATH}/act")).json()
         by_token = slot % 3 and {"token": action["token"]}
-        event = by_token or {"arm": action["arm"]}
+        event = by_token or {"arm": action["arm"], "group": action["group"]}
         await client.post(f"{PATH}/feedback", json=event | {"reward": 1})
         clock.now += 1
     path.write_text(json.dumps(await log(client, limit=1000)) + "\n")
