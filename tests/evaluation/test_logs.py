@@ -391,6 +391,10 @@ def test_what_can_not_be_known_is_said():
         match([*acts, event(0, reward=1.0)])
     with pytest.raises(LogFileError, match="entry 1: with a window it needs its time"):
         match([*acts, event(0, reward=1.0)], window=10)
+    with pytest.raises(LogFileError, match="what silence stands for"):
+        match([act | {"at": 1.0} for act in acts], window=10)
+    with pytest.raises(LogFileError, match="0 or more seconds"):
+        match(acts, window=-1)
     outcomes = match([session, *acts, event(0, reward=1.0)])
     assert outcomes.spread.default is None
     with pytest.raises(LogFileError, match="columns only of a log whose events name their slots"):
