@@ -48,8 +48,10 @@ def event_of(action, reward, **fields):
     return named | {"reward": reward} | fields
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [*(("provisional", 1), ("slots", 1)), *(pytest.param(kind, 2, marks=pytest.mark.slow) for kind in KINDS)],
+)
 async def test_counts_and_verdict_are_those_of_a_plain_model(make_client, client, clock, kind, seed):
     """Over acts of all kinds, events, voids, updates, expiry, arms that come and go, a halt, and an export."""
     rng, fields = random.Random(seed), KINDS[kind]
@@ -211,6 +213,7 @@ async def test_events_say_their_group_and_surplus_is_judged_by_group_and_arm(cli
         assert answer["applied"] == counts[group] > 0
         assert answer["surplus"] == 20 - counts[group]
     log = (await client.get(f"{PATH}/decisions")).json()["decisions"]
+    log = [entry for entry in log if entry["kind"] != "session"]
     assert [entry["group"] for entry in log[:20]] == [each["group"] for each in given]
     assert [entry["group"] for entry in log[20:]] == ["learner"] * counts["learner"] + ["control"] * counts[
         "control"
@@ -368,7 +371,7 @@ async def test_imports_with_other_numbers_are_refused_or_work(client):
     await patch(client, halted=False, control={"share": 0.5, "probabilities": [0.1, 0.2, 0.3, 0.4]})
     await acts(client, count=20)
     document, rng, statuses = (await client.get(f"{PATH}/export")).json(), random.Random(4), []
-    for _ in range(120):
+    for _ in range(40):
         await client.delete(PATH)
         response = await client.post("/v1/sessions/import", json=changed(document, rng))
         statuses.append(response.status_code)
@@ -376,7 +379,7 @@ async def test_imports_with_other_numbers_are_refused_or_work(client):
             await acts(client, count=9)
             assert (await client.get(PATH)).status_code == 200
     assert set(statuses) <= {201, 413, 422}
-    assert statuses.count(422) > 60
+    assert statuses.count(422) > 20
 
 
 async def test_a_window_that_comes_later_ends_decisions_of_the_control_group_too(client, clock):

@@ -154,3 +154,13 @@ def test_standard_input_is_json_lines(command, bandits, monkeypatch):
     code, out, _ = command("feed", "-")
 
     assert (code, out) == (0, "3 applied, 0 duplicates\n")
+
+
+def test_a_column_names_the_group_of_a_decision(bandits, fed):
+    learner = {"kind": "multiscale_tsallis", "arms": ["x", "y"]}
+    session = bandits.sessions.create("g", learner=learner, reward_range=[0, 1], control={"share": 0.5}, seed=3)
+    rows = [f"{action.label},1,{action.group},g" for action in session.acts(30)]
+
+    code, told = fed("groups.csv", "\n".join(["label,reward,group,session_id", *rows]).encode())
+
+    assert (code, told["applied"], len({row.split(",")[2] for row in rows})) == (0, 30, 2)
