@@ -259,7 +259,7 @@ def study(
 
 @app.command()
 def verdict(
-    runs: Annotated[int, flag("Sessions without a difference.", 8)] = 2000,
+    runs: Annotated[int, flag("Sessions without a difference.", 20)] = 2000,
     effects: Annotated[int, flag("Sessions of each kind with a better arm.", 0)] = 60,
     out: Annotated[Path, flag("Folder of results.json; what is in it is not played again.")] = Path("runs/verdict"),
     page: Annotated[Path | None, flag("Write the tables into this page.")] = None,

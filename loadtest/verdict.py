@@ -143,13 +143,13 @@ def counted_cases(runs: int, effects: int) -> dict[Case, int]:
 
     Parameters
     ----------
-    runs : sessions without a difference; one in four is of the learner that takes six times as long
+    runs : sessions without a difference; one in ten is of the learner that takes six times as long
     effects : sessions of each case in which one arm is twice as good
     """
     shares, alike = (0.1, 0.5), (0.06,) * 5
     few, many = LEARNERS
-    counts = {Case(few, share, alike, ACTS): runs // 8 for share in shares}
-    counts |= {Case(many, share, alike, ACTS): runs // 2 - runs // 8 for share in shares}
+    counts = {Case(few, share, alike, ACTS): runs // 20 for share in shares}
+    counts |= {Case(many, share, alike, ACTS): runs // 2 - runs // 20 for share in shares}
     counts |= {Case(many, share, alike, ACTS, 50): runs // 8 for share in shares}
     better = [(rate, rate, rate, rate, 2 * rate) for rate in (0.02, 0.05, 0.1)]
     return counts | {Case(few, share, rates, LONGEST): effects for rates in better for share in shares}
