@@ -96,7 +96,7 @@ def test_a_control_group_is_brought_in_line_compared_halted_and_let_go_on(bandit
     assert shop.update(halted=False).halted_at is None
     changed = bandits.sessions.ensure("shop", **fields | {"control": {"share": 0.1}}).view()
     assert changed["control"] == {"share": 0.1}
-    assert bandits.compare("shop", "shop")["groups"]["learner"]["acts"] == changed.groups["learner"]["acts"]
+    assert bandits.compare("shop", "shop")["groups"]["learner"]["acts"] == changed.slot
     shop.change_arms(add=["belt"], remove=["hat"])
     assert [arm["label"] for arm in shop.arms(removed=True) if arm.get("removed")] == ["hat"]
 

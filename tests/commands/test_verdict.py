@@ -47,8 +47,8 @@ acts of the learner and 988 of the control.""",
     ),
     (
         {"groups": None, "verdict": None},
-        """s has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict: curl
--X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s -d '{"control": {"share": 0.1}}'""",
+        """s has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict:
+curl -X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s -d '{"control": {"share": 0.1}}'""",
     ),
 ]
 

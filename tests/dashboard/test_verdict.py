@@ -78,3 +78,13 @@ def test_without_a_control_group_the_page_says_how_to_get_one(visit, service, cl
     page = visit(f"{service.url}/#/sessions/alone").page
 
     assert wait_for_text(page, ".verdict", r'No control group\s+.*PATCH /v1/sessions/\{id\} and \{"control"')
+
+
+def test_silence_is_said_before_the_verdict(visit, service, client):
+    create(client, session_id="quiet", **SHOP | {"expiry": {"after_seconds": 2, "default_reward": 0}})
+    play(client, "quiet", lambda _: True, 3)
+    assert client.post("/v1/sessions/quiet/acts", json={"count": 100}).status_code == 200
+    page = visit(f"{service.url}/#/sessions/quiet").page
+
+    assert wait_for_text(page, ".urgent .silence", "Look at what posts the clicks")
+    assert axe(page) == []

@@ -34,7 +34,7 @@ export function createDialog() {
   const arms = h("textarea", { placeholder: "red shoes\nblue shoes", spellcheck: "false" });
   const word = h("select", {}, h("option", { value: "reward" }, "rewards from 0 to 1 (a click is 1)"), h("option", { value: "loss" }, "losses from 0 to 1 (a click is 0)"));
   const window = h("input", { type: "number", min: "0", step: "any", placeholder: "never" });
-  const more = h("textarea", { placeholder: '{"floor": 0.1}', spellcheck: "false" });
+  const more = h("textarea", { placeholder: '{"control": {"share": 0.1}}', spellcheck: "false" });
   const parts = [
     h("label", {}, "Id (made for you where it is empty)", id), h("label", {}, "Learner", kind),
     h("label", {}, "Arms: a name on each line, or how many", arms), h("label", {}, "Feedback is in", word),

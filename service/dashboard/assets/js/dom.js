@@ -47,8 +47,7 @@ export const clock = (milliseconds) =>
   new Date(milliseconds).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
 
 export const HINTS = {
-  halted: "The learner was worse than the guard allows. Every visitor gets the control; look why, then let the learner go on.",
-  silence: "Look whether clicks are still reported. Nothing is learned of missing ones, and the first event ends this.",
+  halted: "Look why before you let it go on; it keeps what it has learned.",
   no_feedback: "Report each loss with POST …/feedback and the arm that was shown, or give the session an expiry, so that decisions nobody reacts to count as the worst.",
   first_window: "Wait until the first window has ended. If reactions should have come already, look whether they are reported.",
   equal_losses: "Report what differs between arms: also what was not clicked, as a loss, or with an expiry and a default.",
