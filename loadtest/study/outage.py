@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,18 +13,14 @@ from service.engine.ledger import LEAST_EVENTS, LEAST_MISSED, ArmFeedback
 from service.engine.run import start_run
 from service.models.specification import Specification
 
-ARMS, WINDOW, SLOTS = 10, 1000, 20_000
+ARMS, WINDOW, SLOTS = 10, 1000, 14_000
 """A visitor comes each second, and the window has so many."""
 START, END = SLOTS // 2, SLOTS // 2 + 2 * WINDOW
 """From when and until when clicks are lost."""
 RATES = 2, 30
 """Of the Beta distribution that each arm's share of clicks is drawn from."""
-LEARNERS = {
-    "multiscale_tsallis": ("multiscale_tsallis", True),
-    "multiscale_tsallis, waiting": ("multiscale_tsallis", False),
-    "centred_tsallis": ("centred_tsallis", None),
-}
-"""By name: the kind, and whether the default is provisional."""
+LEARNERS = {"multiscale_tsallis": True, "multiscale_tsallis, waiting": False}
+"""Whether the default is provisional."""
 COURSES = {"no outage": (False, True), "silence": (True, True), "no silence": (True, False)}
 """By name: whether clicks are lost, and whether the session falls silent."""
 
@@ -34,43 +29,51 @@ class Job(NamedTuple):
     """A session to play."""
 
     learner: str
-    course: str
     seed: int
 
 
-def play(job: Job) -> float:
-    """Return the clicks to be expected of what is shown after the outage; seeds alike have the same visitors."""
-    (kind, provisional), (has_outage, silence) = LEARNERS[job.learner], COURSES[job.course]
-    expiry = {"after_seconds": float(WINDOW), "default_reward": 0.0, "provisional": provisional}
-    fields = {"learner": {"kind": kind, "n_arms": ARMS}, "reward_range": [0.0, 1.0], "expiry": expiry}
-    spec = Specification.model_validate(fields | {"guard": {"silence": silence}})
+def play(job: Job) -> list[float]:
+    """Return for each course the clicks to be expected of what is shown after the outage, by the same visitors."""
+    expiry = {"after_seconds": float(WINDOW), "default_reward": 0.0, "provisional": LEARNERS[job.learner]}
+    learner = {"kind": "multiscale_tsallis", "n_arms": ARMS}
+    spec = Specification.model_validate({"learner": learner, "reward_range": [0.0, 1.0], "expiry": expiry})
     source = np.random.default_rng(job.seed)
     rates, wants = source.beta(*RATES, ARMS), source.random(SLOTS)
     delays = np.ceil(source.exponential(WINDOW / 3, SLOTS)).astype(int).tolist()
-    run, due, clicks = start_run(spec.decided().params(job.seed)), defaultdict[int, list[int]](list), 0.0
-    assert isinstance(run, ArmRun)  # noqa: S101 - the learners above are over arms
-    for t in range(SLOTS):
-        pass_time(run, t)
-        for arm in due.pop(t, ()):
-            if run.ledger.by_arm[arm] and not (has_outage and START <= t < END):
-                run.settle(ArmFeedback(arm, 0.0))
-        arm = run.act().arm
-        clicks += rates[arm] if t >= END else 0.0
-        if wants[t] < rates[arm] and delays[t] <= WINDOW:
-            due[t + delays[t]].append(arm)
-    return float(clicks)
+
+    def go_on(run: ArmRun, due: dict[int, list[int]], slots: range, *, has_outage: bool) -> float:
+        clicks = 0.0
+        for t in slots:
+            pass_time(run, t)
+            for arm in due.pop(t, ()):
+                if run.ledger.by_arm[arm] and not (has_outage and START <= t < END):
+                    run.settle(ArmFeedback(arm, 0.0))
+            arm = run.act().arm
+            clicks += rates[arm] if t >= END else 0.0
+            if wants[t] < rates[arm] and delays[t] <= WINDOW:
+                due.setdefault(t + delays[t], []).append(arm)
+        return float(clicks)
+
+    run, due, found = start_run(spec.decided().params(job.seed)), dict[int, list[int]](), list[float]()
+    assert isinstance(run, ArmRun)  # noqa: S101 - the learner is over arms
+    go_on(run, due, range(START), has_outage=False)
+    for has_outage, may_fall_silent in COURSES.values():
+        course = run.copy()
+        course.params = run.params._replace(may_fall_silent=may_fall_silent)
+        waiting = {at: list(arms) for at, arms in due.items()}
+        found.append(go_on(course, waiting, range(START, SLOTS), has_outage=has_outage))
+    return found
 
 
-def rows(jobs: Sequence[Job], clicks: Sequence[float]) -> Iterator[tuple[str, ...]]:
+def rows(jobs: Sequence[Job], clicks: Sequence[Sequence[float]]) -> Iterator[tuple[str, ...]]:
     """Yield for each learner the clicks after an outage, and what it has cost of them in percent."""
-    found = dict(zip(jobs, clicks, strict=True))
     for learner in LEARNERS:
-        seeds = [job.seed for job in jobs if job.learner == learner and job.course == "silence"]
-        by_course = {name: np.array([found[Job(learner, name, seed)] for seed in seeds]) for name in COURSES}
-        for name in ("silence", "no silence"):
-            lost = 100 * (1 - by_course[name] / by_course["no outage"])
+        played = [each for job, each in zip(jobs, clicks, strict=True) if job.learner == learner]
+        without, *others = np.array(played).T
+        for name, found in zip(list(COURSES)[1:], others, strict=True):
+            lost = 100 * (1 - found / without)
             error = lost.std(ddof=1) / len(lost) ** 0.5
-            yield learner, name, f"{by_course[name].mean():.0f}", f"{lost.mean():.1f} ± {error:.1f} %"
+            yield learner, name, f"{found.mean():.0f}", f"{lost.mean():.1f} ± {error:.1f} %"
 
 
 def false_alarms(rate: float, acts: int, sessions: int) -> int:

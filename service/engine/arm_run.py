@@ -403,9 +403,8 @@ class ArmRun(BaseRun):
 
     def take(self, position: int, count: int = 1, slot: int | None = None) -> int:
         """Return how many of an arm's oldest decisions, which end now, or of a slot's were made in silence."""
-        if self.act_times is None or not self.act_times.silent:
-            return 0
-        return self.act_times.take(self.arms.live[position], count, slot, self.ledger.by_arm.item(position))
+        times, arm = self.act_times, self.arms.live[position]
+        return 0 if times is None else times.take(arm, count, slot, self.ledger.by_arm.item(position))
 
     def can_draw(self, eligible: IntArray | None = None) -> bool:
         """Return whether an act with these eligible arms can draw one; see ``act``."""
@@ -454,9 +453,8 @@ class ArmRun(BaseRun):
         None of the arms is removed; losses are on the learner's scale. ``slot`` is that of a single event's token.
         """
         positions = [self.arms.positions[arm] for arm in arms]
-        if self.act_times is not None and self.act_times.silent:
-            for position in positions:
-                self.take(position, slot=slot)
+        for position in positions:
+            self.take(position, slot=slot)
         self.ledger.settle_all(positions, losses, self.params.expiry)
         self.state = self.learner.settle_all(self.state, positions, losses)
 
@@ -499,13 +497,12 @@ class ArmRun(BaseRun):
         It is on the learner's scale; None: nothing is learned. In silence, and of decisions made in it, it counts
         in the mean alone.
         """
-        unheard = self.take(position, count)
+        heard = (count - self.take(position, count)) * (not self.ledger.silent)
         self.ledger.expire_of(position, count)
         if loss is None:
             self.state = self.learner.expire(self.state, count)
             return
         self.ledger.learn(loss, count)
-        heard = 0 if self.ledger.silent else count - unheard
         self.state = self.learner.give_up(self.state, count - heard) if heard < count else self.state
         self.state = self.learner.settle(self.state, position, loss, heard) if heard else self.state
 
@@ -573,9 +570,7 @@ class ArmRun(BaseRun):
         if count and default is not None:  # No click of theirs will count any more.
             self.ledger.learn(default, count)
         if self.act_times is not None:
-            self.act_times.remove(positions)
-            for arm in self.act_times.silent.keys() & removed:
-                self.act_times.keep(arm, ())
+            self.act_times.remove(positions, removed)
 
     @property
     def probabilities(self) -> FloatArray:

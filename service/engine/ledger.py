@@ -407,8 +407,13 @@ class ActTimes:
         if self.acts.pop(bucket, None) is not None:
             self.changed.add(bucket)
 
-    def remove(self, arms: IntArray) -> None:
-        """Forget which of the acts were of these arms, by position, which are no longer there; records stay."""
+    def remove(self, arms: IntArray, indexes: Sequence[int] = ()) -> None:
+        """Forget which of the acts were of these arms, by position, which are no longer there; records stay.
+
+        What is kept of them by index goes.
+        """
+        for arm in self.silent.keys() & indexes:
+            self.keep(arm, ())
         for bucket, acts in self.acts.items():
             gone = arms[arms + 1 < acts.size] + 1
             self.acts[bucket] = left = np.delete(acts, gone)
