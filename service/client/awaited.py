@@ -10,41 +10,20 @@ from typing import Any, Self, Unpack
 
 import httpx
 
+from . import calls as api
 from .attempts import Attempts, Target, target_of
 from .blocking import Calls
 from .calls import (
-    VOID,
     Action,
-    ActOptions,
     Arm,
-    ArmChanges,
-    BadAnswerError,
     BanditsError,
     Call,
     Fallback,
     FeedbackOptions,
     Json,
     Outcome,
-    Reader,
-    SessionChanges,
-    SessionExistsError,
-    SessionOptions,
     SessionView,
     Settlement,
-    T,
-    Where,
-    actions_of,
-    change,
-    changes_to,
-    differs,
-    encode,
-    event_of,
-    fallback_of,
-    listed,
-    read,
-    session_path,
-    settlement_of,
-    view_of,
 )
 from .connection import AsyncConnection
 from .reporter import Event, OnError, ReportCounts, Reporter, ReportRules
@@ -78,7 +57,7 @@ class AsyncCalls(AsyncConnection):
 
     async def viewed(self, call: Call) -> SessionView:
         """Make a call that is answered with a session."""
-        return read(view_of, await self.call(call))
+        return api.read(api.view_of, await self.call(call))
 
     async def settle(
         self, session_id: str, events: Sequence[Mapping[str, Any] | None], options: FeedbackOptions, key: str = ""
@@ -90,28 +69,28 @@ class AsyncCalls(AsyncConnection):
         sent = [event for event in events if event is not None]
         if not sent:
             return Settlement(fallbacks=len(events))
-        if session_id not in self._outcome_fields and any(VOID in event for event in sent):
-            found = await self.viewed(Call("GET", session_path(session_id), traced=not key))
+        if session_id not in self._outcome_fields and any(api.VOID in event for event in sent):
+            found = await self.viewed(Call("GET", api.session_path(session_id), traced=not key))
             self._outcome_fields[session_id] = found.outcome_field
-        word = self._outcome_fields.get(session_id, VOID)
-        said = [{word if name == VOID else name: value for name, value in event.items()} for event in sent]
+        word = self._outcome_fields.get(session_id, api.VOID)
+        said = [{word if name == api.VOID else name: value for name, value in event.items()} for event in sent]
         query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
-        path, content = session_path(session_id, "feedbacks"), encode({"events": said})
+        path, content = api.session_path(session_id, "feedbacks"), api.encode({"events": said})
         call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"), traced=not key)
-        settlement = read(lambda answer: settlement_of(answer, len(sent)), await self.call(call))
+        settlement = api.read(lambda answer: api.settlement_of(answer, len(sent)), await self.call(call))
         return replace(settlement, fallbacks=len(events) - len(sent))
 
     async def settle_many(
         self, events: Sequence[Mapping[str, Any]], options: FeedbackOptions, traced: bool = False
     ) -> Settlement:
         """Send events of many sessions in one call; those with ids may be sent again."""
-        said = [{**event, VOID: True} if VOID in event else event for event in events]
+        said = [{**event, api.VOID: True} if api.VOID in event else event for event in events]
         key = None if all("event_id" in event for event in events) else uuid.uuid4().hex
-        content, timeout = encode({"events": said}), options.get("timeout")
+        content, timeout = api.encode({"events": said}), options.get("timeout")
         call = Call("POST", "/v1/feedbacks", content, key=key, timeout=timeout, traced=traced)
-        return read(lambda answer: settlement_of(answer, len(events)), await self.call(call))
+        return api.read(lambda answer: api.settlement_of(answer, len(events)), await self.call(call))
 
-    async def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> AsyncIterator[T]:
+    async def pages(self, path: str, items: str, reader: api.Reader[api.T], **query: Any) -> AsyncIterator[api.T]:
         """Yield the items of all pages, which list them in the field ``items``.
 
         Raises
@@ -122,13 +101,15 @@ class AsyncCalls(AsyncConnection):
         asked = {name: value for name, value in query.items() if value is not None}
         while True:
             answer = await self.call(Call("GET", path, query=asked))
-            found, cursor = read(lambda page: ([reader(each) for each in page[items]], page["next_cursor"]), answer)
+            found, cursor = api.read(
+                lambda page: ([reader(each) for each in page[items]], page["next_cursor"]), answer
+            )
             for each in found:
                 yield each
             if cursor is None:
                 return
             if cursor == asked.get("cursor"):
-                raise BadAnswerError(f"a page of {path} leads to itself")
+                raise api.BadAnswerError(f"a page of {path} leads to itself")
             asked["cursor"] = cursor
 
 
@@ -136,11 +117,11 @@ class AsyncSession:
     """One session: one learner."""
 
     def __init__(self, session_id: str, calls: AsyncCalls, reporter: Reporter) -> None:
-        session_path(session_id)
+        api.session_path(session_id)
         self.session_id = session_id
         self._calls, self._reporter = calls, reporter
 
-    async def act(self, *, fallback: Fallback | None = None, **options: Unpack[ActOptions]) -> Action:
+    async def act(self, *, fallback: Fallback | None = None, **options: Unpack[api.ActOptions]) -> Action:
         """Ask what to show to one visitor.
 
         Parameters
@@ -171,7 +152,7 @@ class AsyncSession:
         *,
         distinct: bool = False,
         fallback: Sequence[Fallback] | None = None,
-        **options: Unpack[ActOptions],
+        **options: Unpack[api.ActOptions],
     ) -> list[Action]:
         """Ask for several actions, as for one page.
 
@@ -197,19 +178,19 @@ class AsyncSession:
         return await self._chosen("acts", body, None if fallback is None else fallback[:count], options)
 
     async def _chosen(
-        self, route: str, body: dict[str, Any], instead: Sequence[Fallback] | None, options: ActOptions
+        self, route: str, body: dict[str, Any], instead: Sequence[Fallback] | None, options: api.ActOptions
     ) -> list[Action]:
         """Ask; where no action comes, and something is named for this case, return that in place of an error."""
         key = options.get("idempotency_key") or uuid.uuid4().hex
         who = {"segment": options.get("segment"), "visitor": options.get("visitor")}
-        fallbacks = None if instead is None else [fallback_of(each, who["segment"]) for each in instead]
-        path, timeout = session_path(self.session_id, route), options.get("timeout")
+        fallbacks = None if instead is None else [api.fallback_of(each, who["segment"]) for each in instead]
+        path, timeout = api.session_path(self.session_id, route), options.get("timeout")
         try:
             named = {"eligible": options.get("eligible"), "exclude": options.get("exclude")}
-            body |= {name: listed(arms) for name, arms in named.items() if arms is not None}
+            body |= {name: api.listed(arms) for name, arms in named.items() if arms is not None}
             body |= {name: text for name, text in who.items() if text is not None}
-            answer = await self._calls.call(Call("POST", path, encode(body), key=key, timeout=timeout))
-            return read(lambda found: actions_of(found, key, body), answer)
+            answer = await self._calls.call(Call("POST", path, api.encode(body), key=key, timeout=timeout))
+            return api.read(lambda found: api.actions_of(found, key, body), answer)
         except Exception as error:
             if fallbacks is None:
                 raise
@@ -235,9 +216,9 @@ class AsyncSession:
         TypeError, ValueError
             where not exactly one outcome is given, or it has no form in JSON.
         """
-        return self._reporter.put(self.session_id, event_of(decision, outcome))
+        return self._reporter.put(self.session_id, api.event_of(decision, outcome))
 
-    def void(self, decision: Action | Arm | None = None, **where: Unpack[Where]) -> bool:
+    def void(self, decision: Action | Arm | None = None, **where: Unpack[api.Where]) -> bool:
         """Report later that a decision was never shown: it ends, and nothing is learned from it.
 
         Parameters
@@ -249,7 +230,7 @@ class AsyncSession:
         -------
         Whether it will be sent; what is dropped goes to ``on_error``.
         """
-        return self._reporter.put(self.session_id, event_of(decision, {**where, VOID: None}))
+        return self._reporter.put(self.session_id, api.event_of(decision, {**where, api.VOID: None}))
 
     async def feedback(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> Settlement:
         """Report an outcome, and wait until it is settled.
@@ -269,7 +250,7 @@ class AsyncSession:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused.
         """
-        return await self.feedbacks([event_of(decision, outcome)])
+        return await self.feedbacks([api.event_of(decision, outcome)])
 
     async def feedbacks(
         self, events: Sequence[Mapping[str, Any] | None], **options: Unpack[FeedbackOptions]
@@ -311,9 +292,9 @@ class AsyncSession:
             where no answer came in time, or the service refused for another reason.
         """
         query = {} if segment is None else {"segment": segment}
-        return await self._calls.viewed(Call("GET", session_path(self.session_id), query=query))
+        return await self._calls.viewed(Call("GET", api.session_path(self.session_id), query=query))
 
-    async def update(self, **changes: Unpack[SessionChanges]) -> SessionView:
+    async def update(self, **changes: Unpack[api.SessionChanges]) -> SessionView:
         """Change options of the session.
 
         Parameters
@@ -324,7 +305,7 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._calls.viewed(change("PATCH", session_path(self.session_id), changes))
+        return await self._calls.viewed(api.change("PATCH", api.session_path(self.session_id), changes))
 
     async def set_arms(self, arms: Sequence[str]) -> SessionView:
         """Exchange the arms for these; those that stay keep what they have learned.
@@ -337,9 +318,10 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._calls.viewed(change("PUT", session_path(self.session_id, "arms"), {"arms": list(arms)}))
+        path = api.session_path(self.session_id, "arms")
+        return await self._calls.viewed(api.change("PUT", path, {"arms": list(arms)}))
 
-    async def change_arms(self, **changes: Unpack[ArmChanges]) -> SessionView:
+    async def change_arms(self, **changes: Unpack[api.ArmChanges]) -> SessionView:
         """Remove, add, resume and pause arms, in this order.
 
         Parameters
@@ -350,11 +332,11 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._calls.viewed(change("PATCH", session_path(self.session_id, "arms"), changes))
+        return await self._calls.viewed(api.change("PATCH", api.session_path(self.session_id, "arms"), changes))
 
     async def delete(self) -> None:
         """Delete the session."""
-        await self._calls.call(Call("DELETE", session_path(self.session_id), absent_ok=True))
+        await self._calls.call(Call("DELETE", api.session_path(self.session_id), absent_ok=True))
 
     def arms(
         self, *, sort: str | None = None, limit: int = 100, removed: bool | None = None
@@ -367,7 +349,7 @@ class AsyncSession:
         limit : arms in one call, of which there are as many as it takes
         removed : whether removed arms, whose events may still come, are among them
         """
-        path = session_path(self.session_id, "arms")
+        path = api.session_path(self.session_id, "arms")
         return self._calls.pages(path, "arms", dict, sort=sort, limit=limit, removed=removed)
 
     def segments(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
@@ -378,7 +360,7 @@ class AsyncSession:
         sort : ``"segment"``, ``"slots"`` or ``"mean"``, and behind ``-`` downwards; None: by name
         limit : segments in one call, of which there are as many as it takes
         """
-        path = session_path(self.session_id, "segments")
+        path = api.session_path(self.session_id, "segments")
         return self._calls.pages(path, "segments", dict, sort=sort, limit=limit)
 
     def decisions(self, *, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
@@ -388,7 +370,7 @@ class AsyncSession:
         ----------
         limit : entries in one call, of which there are as many as it takes
         """
-        return self._calls.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
+        return self._calls.pages(api.session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
 
     async def follow(
         self, cursor: str | None = None, *, wait_seconds: float = 20.0, limit: int = 1000
@@ -411,11 +393,11 @@ class AsyncSession:
         BanditsError
             as other calls do: follow again with the last cursor. ``UnknownSessionError`` if the session is gone.
         """
-        path, query = session_path(self.session_id, "decisions"), {"wait_seconds": wait_seconds, "limit": limit}
+        path, query = api.session_path(self.session_id, "decisions"), {"wait_seconds": wait_seconds, "limit": limit}
         while True:
             asked = query if cursor is None else query | {"cursor": cursor}
             page = await self._calls.call(Call("GET", path, query=asked, waits=wait_seconds))
-            entries, cursor = read(lambda page: (page["decisions"], page["cursor"]), page)
+            entries, cursor = api.read(lambda page: (page["decisions"], page["cursor"]), page)
             if entries or "missed" in page:
                 yield page
 
@@ -426,7 +408,7 @@ class AsyncSessions:
     def __init__(self, calls: AsyncCalls, reporter: Reporter) -> None:
         self._calls, self._reporter = calls, reporter
 
-    async def ensure(self, session_id: str, **options: Unpack[SessionOptions]) -> AsyncSession:
+    async def ensure(self, session_id: str, **options: Unpack[api.SessionOptions]) -> AsyncSession:
         """Create a session, or bring its arms and the options that are named in line.
 
         Parameters
@@ -444,18 +426,18 @@ class AsyncSessions:
         session = AsyncSession(session_id, self._calls, self._reporter)
         try:
             found = await self._created(session_id, options)
-        except SessionExistsError as error:
+        except api.SessionExistsError as error:
             found = await session.view()
-            if differs(found, options, error):
+            if api.differs(found, options, error):
                 raise
         wanted = options["learner"].get("arms")
         if wanted is not None and set(wanted) != set(found.arms):
             found = await session.set_arms(wanted)
-        if changes := changes_to(found, options):
-            await self._calls.viewed(change("PATCH", session_path(session_id), changes))
+        if changes := api.changes_to(found, options):
+            await self._calls.viewed(api.change("PATCH", api.session_path(session_id), changes))
         return session
 
-    async def create(self, session_id: str | None = None, **options: Unpack[SessionOptions]) -> AsyncSession:
+    async def create(self, session_id: str | None = None, **options: Unpack[api.SessionOptions]) -> AsyncSession:
         """Create a session, or find the one that was created with the same fields.
 
         Parameters
@@ -475,9 +457,9 @@ class AsyncSessions:
 
     async def _created(self, session_id: str | None, options: Mapping[str, Any]) -> SessionView:
         if session_id is not None:
-            session_path(session_id)
+            api.session_path(session_id)
             options = {**options, "session_id": session_id}
-        return await self._calls.viewed(change("POST", SESSIONS, options))
+        return await self._calls.viewed(api.change("POST", SESSIONS, options))
 
     async def get(self, session_id: str) -> SessionView:
         """View a session.
@@ -523,7 +505,7 @@ class AsyncSessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused.
         """
-        return self._calls.pages(SESSIONS, "sessions", view_of, limit=limit)
+        return self._calls.pages(SESSIONS, "sessions", api.view_of, limit=limit)
 
 
 class AsyncBandits:
@@ -624,7 +606,7 @@ class AsyncBandits:
         """
         query = {"learner": learner, "control": control}
         found = await self._calls.call(Call("GET", "/v1/compare", query=query))
-        return read(lambda answer: {"groups": answer["groups"], "verdict": answer.get("verdict")}, found)
+        return api.read(lambda answer: {"groups": answer["groups"], "verdict": answer.get("verdict")}, found)
 
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - waits in a thread
         """Send the reports that wait.

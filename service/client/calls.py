@@ -15,6 +15,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Required, SupportsIndex, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote
 
+__all__ = ["Action", "SessionView", "Settlement"]
+__all__ += ["ApiError", "BadAnswerError", "BanditsError", "ClosedError", "NoAnswerError", "QueueFullError"]
+__all__ += ["AuthenticationError", "InternalError", "InvalidRequestError", "PermissionDeniedError"]
+__all__ += ["NotFoundError", "UnavailableError", "UnknownSegmentError", "UnknownSessionError"]
+__all__ += ["ConflictError", "IdempotencyConflictError", "NoEligibleArmError", "SessionExistsError"]
+__all__ += ["SurplusFeedbackError"]
+"""What the package has of this."""
+
 # -- What can go wrong in a call, as exceptions: by cause, and for refusals by the service's ``code``.
 
 UNKNOWN = "unknown"

@@ -14,20 +14,9 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import util
 from typing import Any, Protocol, TypeAlias
 
+from . import calls as api
 from .attempts import REPEATED, backoff
-from .calls import (
-    UNKNOWN,
-    ApiError,
-    BadAnswerError,
-    BanditsError,
-    ClosedError,
-    FeedbackOptions,
-    QueueFullError,
-    Settlement,
-    api_error,
-    encode,
-    settlement_of,
-)
+from .calls import UNKNOWN, ApiError, BanditsError, ClosedError, FeedbackOptions, Settlement, api_error, encode
 from .connection import OPEN
 
 # -- What waits, session by session in its order, and the batches that are made of it. Has no lock.
@@ -256,7 +245,7 @@ class Reporter:
             if self._closed_at < math.inf:
                 refusal = ClosedError("this client has been closed")
             elif waiting >= self._rules.max_waiting:
-                refusal = QueueFullError(f"{waiting} reports wait: the service does not take them fast enough")
+                refusal = api.QueueFullError(f"{waiting} reports wait: the service does not take them fast enough")
             elif not self._sends():
                 refusal = BanditsError("no thread can be started to send it: too many, or the program ends")
             else:
@@ -381,7 +370,7 @@ class Reporter:
             if isinstance(error, ApiError) and (named := error.problem.get("unavailable_lines")):
                 with suppress(ValueError, TypeError, LookupError):
                     part = [unsettled[each] for each in named]
-                    settled, unsettled = settlement_of(error.problem, len(events)), part
+                    settled, unsettled = api.settlement_of(error.problem, len(events)), part
         self._count(settled)
         again = {id(places[index][0]) for index in unsettled}
         told = {each.get("index"): each for each in settled.errors}
@@ -408,7 +397,7 @@ class Reporter:
         if isinstance(error, ApiError) and (error.code != UNKNOWN or error.status == 413):
             status, wrong = error.status, set(error.indexes)
         if max(wrong, default=0) >= count:
-            error, status, wrong = BadAnswerError(f"of {count} events it refuses others: {error}"), 0, set()
+            error, status, wrong = api.BadAnswerError(f"of {count} events it refuses others: {error}"), 0, set()
         failing = now - batch.failing_since
         if (not status or status in REPEATED) and failing < self._rules.give_up_after:
             with self._lock:
