@@ -9,9 +9,9 @@ import numpy as np
 
 from loadtest.replay.session import pass_time
 from service.engine.arm_run import ArmRun
-from service.engine.ledger import LEAST_EVENTS, LEAST_MISSED, ArmFeedback
+from service.engine.ledger import LEAST_EVENTS, LEAST_MISSED, ArmFeedback, Expiry, Params
 from service.engine.run import start_run
-from service.models.specification import Specification
+from service.learners import REGISTRY
 
 ARMS, WINDOW, SLOTS = 10, 1000, 14_000
 """A visitor comes each second, and the window has so many."""
@@ -34,9 +34,8 @@ class Job(NamedTuple):
 
 def play(job: Job) -> list[float]:
     """Return for each course the clicks to be expected of what is shown after the outage, by the same visitors."""
-    expiry = {"after_seconds": float(WINDOW), "default_reward": 0.0, "provisional": LEARNERS[job.learner]}
-    learner = {"kind": "multiscale_tsallis", "n_arms": ARMS}
-    spec = Specification.model_validate({"learner": learner, "reward_range": [0.0, 1.0], "expiry": expiry})
+    learner = REGISTRY["multiscale_tsallis"].model_validate({"n_arms": ARMS})
+    params = Params(learner, job.seed, expiry=Expiry(WINDOW, 1.0, LEARNERS[job.learner]))
     source = np.random.default_rng(job.seed)
     rates, wants = source.beta(*RATES, ARMS), source.random(SLOTS)
     delays = np.ceil(source.exponential(WINDOW / 3, SLOTS)).astype(int).tolist()
@@ -54,7 +53,7 @@ def play(job: Job) -> list[float]:
                 due.setdefault(t + delays[t], []).append(arm)
         return float(clicks)
 
-    run, due, found = start_run(spec.decided().params(job.seed)), dict[int, list[int]](), list[float]()
+    run, due, found = start_run(params), dict[int, list[int]](), list[float]()
     assert isinstance(run, ArmRun)  # noqa: S101 - the learner is over arms
     go_on(run, due, range(START), has_outage=False)
     for has_outage, may_fall_silent in COURSES.values():
