@@ -63,8 +63,8 @@ class PartLimits(NamedTuple):
         warm = min(arms, settings.max_arms_centred)
         return cls(
             objects=max(2 * events, warm) + MAX_FIELDS,
-            fields=max(6 * events, arms, 3 * warm) + MAX_FIELDS,
-            texts=max(10 * events + 2 * arms, arms + 4 * warm, MAX_NAMES) + MAX_FIELDS,
+            fields=max(7 * events, arms, 3 * warm) + MAX_FIELDS,
+            texts=max(12 * events + 2 * arms, arms + 4 * warm, MAX_NAMES) + MAX_FIELDS,
         )
 
     def allow(self, outside: bytes, quotes: int) -> bool:

@@ -122,11 +122,12 @@ async def test_the_longest_batch_with_every_field_is_taken_where_few_arms_are_al
         "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]},
         "segments": {"max": 2},
         "tokens": True,
+        "control": {"share": 0.5},
     }
     assert (await client.post("/v1/sessions", json=session)).status_code == 201
     acted = await client.post("/v1/sessions/s/acts", json={"count": 1000, "eligible": ["a"], "segment": "s"})
     whole = {"label": "a", "loss": 1, "segment": "s", "event_id": "event"}
-    events = [whole | {name: each[name] for name in ("slot", "token")} for each in acted.json()["actions"]]
+    events = [whole | {name: each[name] for name in ("slot", "token", "group")} for each in acted.json()["actions"]]
     assert {*events[0], "arm"} == ArmEvent.model_fields.keys()  # A label stands for an arm.
 
     answer = await client.post("/v1/sessions/s/feedbacks", json={"events": events}, headers=headers)
