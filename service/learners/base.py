@@ -105,8 +105,7 @@ def draw(p: FloatArray, u: Any) -> Any:
     if p.ndim == 1:
         arm = int(np.add.accumulate(p).searchsorted(u, "right"))  # In two thirds of the time of `cumsum`.
         return arm if arm < p.size else int(np.flatnonzero(p)[-1])
-    cumulative = p.cumsum(axis=-1)
-    arm = (cumulative <= np.asarray(u)[..., None]).sum(axis=-1)
+    arm = (p.cumsum(axis=-1) <= np.asarray(u)[..., None]).sum(axis=-1)
     last = p.shape[-1] - 1 - np.argmax(p[..., ::-1] > 0, axis=-1)
     return np.minimum(arm, last)
 

@@ -65,8 +65,7 @@ class BatchedExp3(ArmLearner[State]):
             return state._replace(t=state.t + 1)
         log_weights = state.log_weights - self.learning_rate * state.losses
         log_weights = np.maximum(log_weights - log_weights.max(axis=-1, keepdims=True), LOWEST)
-        zeros = np.zeros_like(state.losses)
-        return State(log_weights, probabilities(log_weights), state.p, zeros, state.t + 1)
+        return State(log_weights, probabilities(log_weights), state.p, np.zeros_like(state.losses), state.t + 1)
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open slots to the end of the block."""

@@ -62,8 +62,7 @@ class Bold(SlotLearner[State]):
     """A slot uses the free instance of lowest index, or a new one; at most as many as open slots are kept."""
 
     def start(self) -> State:
-        uniform = np.full(self.n_arms, 1 / self.n_arms)
-        return State((), np.zeros(0, dtype=np.int64), 0, uniform)
+        return State((), np.zeros(0, dtype=np.int64), 0, np.full(self.n_arms, 1 / self.n_arms))
 
     def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the pool alone decides
         runs, size = state.waiting.shape[:-1], state.waiting.shape[-1]

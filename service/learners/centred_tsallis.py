@@ -110,8 +110,7 @@ class CentredTsallis(PooledLearner[State]):
     @staticmethod
     def _scale(state: State) -> Any:
         """Return sqrt(max(t, n) (V + M)/(n + 1))."""
-        slots = max(state.t, state.events)
-        return np.sqrt(slots * (state.variance_sum + state.variance_max) / (state.events + 1))
+        return np.sqrt(max(state.t, state.events) * (state.variance_sum + state.variance_max) / (state.events + 1))
 
     def _solved(self, state: State, scale: Any, guess: Any) -> State:
         """Set the distribution, with sums and multiplier that give it, where ``scale`` is positive."""

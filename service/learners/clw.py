@@ -28,9 +28,6 @@ NO_ARM = -1
 
 
 _MEANS = "Learner of the sums: EXP3, the default, or Tsallis entropy (Cesa-Bianchi et al. 2022)."
-BaseKind = Annotated[Literal["exp3", "tsallis"], Field(description=_MEANS)]
-
-
 BASES: dict[str, Any] = {"exp3": maths, "tsallis": tsallis}
 """Modules that make a distribution of weights, kept as logarithms for EXP3, and change these when arms change."""
 
@@ -54,7 +51,7 @@ class ClwSpec(CompositeSpec, ArmsSpec, OneRateSpec):
     """CLW: arm known, slot unknown; holds an arm for about 2 max_delay slots and learns once from it."""
 
     kind: Literal["clw"] = "clw"
-    base: BaseKind | None = None
+    base: Annotated[Literal["exp3", "tsallis"], Field(description=_MEANS)] | None = None
 
     def build_schedule(self) -> Schedule:
         """Make the schedule."""
@@ -105,8 +102,7 @@ class Clw(ArmLearner[State]):
         self._base, self._schedule = base, schedule
 
     def start(self) -> State:
-        p = np.full(self.n_arms, 1 / self.n_arms)
-        return State(np.zeros(self.n_arms), p, 0, True, *self._schedule.start())
+        return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms), 0, True, *self._schedule.start())
 
     def open(self, state: State, slot: Slot) -> State:
         """Close the open slot with its update, if it has one; the next slot then draws again."""
@@ -129,8 +125,7 @@ class Clw(ArmLearner[State]):
         return state._replace(arm=drawn), drawn
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:  # noqa: ARG002 - composite losses name no arm
-        clock = self._schedule.add(state.clock, np.asarray(count * loss)[..., None])
-        return state._replace(sums=clock.sums)
+        return state._replace(sums=self._schedule.add(state.clock, np.asarray(count * loss)[..., None]).sums)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Remove arms; if the arm in force is one of them, drop its block's losses and let the next slot draw."""

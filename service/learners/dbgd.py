@@ -70,7 +70,7 @@ class DbgdSpec(RatedSpec, PointsSpec):
             return Rates(self.learning_rate, cast("float", self.perturbation))
         if self.horizon is not None and self.total_delay is not None:
             return theorem_rates(self.dim, self.horizon, self.total_delay, self.scale)
-        return Rates(None, self.perturbation or ANYTIME_PERTURBATION * self.inradius)
+        return Rates(None, self.perturbation or ANYTIME_PERTURBATION * self.feasible_set.inradius(self.dim))
 
     def build(self) -> Dbgd:
         return Dbgd(self.build_set(), self.rates(), self.mode)
@@ -107,8 +107,7 @@ class Dbgd(PointLearner[State]):
             return state._replace(x=self._project(state.x - self._learning_rate * g))
         # Distance over gradients (Ivgi et al. 2023), each weighted by the bundles still outstanding.
         gradient_sum = state.gradient_sum + squared_norm(g) * (1 + 2 * outstanding)
-        travelled = np.sqrt(squared_norm(state.x - self.feasible_set.center))
-        distance = np.maximum(state.distance, travelled)
+        distance = np.maximum(state.distance, np.sqrt(squared_norm(state.x - self.feasible_set.center)))
         state = State(state.x, gradient_sum, distance if distance.ndim else float(distance))
         return state._replace(x=self._project(state.x - self._step(state) * g))
 

@@ -54,11 +54,6 @@ def project_onto_simplex(z: FloatArray, total: float) -> FloatArray:
 # A point x is kept in the shrunk set c + (1 - delta/r)(X - c), where c is the center of the ball of radius r
 # inscribed in X. That set plus any vector no longer than delta lies in X, so every query point is feasible.
 
-Projection = Callable[[FloatArray], FloatArray]
-"""Gives the nearest point of a set to each of some points, shape (..., dim)."""
-_ULPS_PER_DIMENSION = 2.0
-_ULPS = 16.0
-
 
 def shrunk_scale(delta: float, dim: int, inradius: float, reach: float) -> float:
     """Return the scale of the shrunk set, 1 - delta/inradius less a margin for rounding.
@@ -75,7 +70,7 @@ def shrunk_scale(delta: float, dim: int, inradius: float, reach: float) -> float
     ValueError
         unless 0 <= delta < inradius, by more than the margin.
     """
-    margin = (_ULPS_PER_DIMENSION * dim + _ULPS) * math.ulp(reach)
+    margin = (2.0 * dim + 16.0) * math.ulp(reach)
     scale = 1 - (delta + margin) / inradius
     if not (delta >= 0 and scale > 0):
         raise ValueError(f"perturbation must be smaller than the feasible set's inradius, {inradius:.17g}")
@@ -97,7 +92,7 @@ class FeasibleSet(ABC):
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         """Return the nearest point of c + scale (X - c), scale in (0, 1], to each of ``z``, shape (..., dim)."""
 
-    def onto_shrunk(self, delta: float) -> Projection:
+    def onto_shrunk(self, delta: float) -> Callable[[FloatArray], FloatArray]:
         """Return the projection onto the points x for which x and x + delta e_k lie in X, also after rounding.
 
         These are the shrunk set described above, smaller by a few units in the last place: by
@@ -240,8 +235,7 @@ class Schedule:
 
     def loss(self, clock: Clock) -> FloatArray:
         """Return the loss, shape (..., values), from which the inner learner learns if the closing slot updates."""
-        divisor = 2 * self._delay if self._random else self._delay
-        total: FloatArray = clock.sums.sum(axis=-2) / divisor
+        total: FloatArray = clock.sums.sum(axis=-2) / (2 * self._delay if self._random else self._delay)
         return total
 
     def open(self, clock: Clock, slot: Slot) -> Clock:
@@ -363,8 +357,7 @@ def probabilities(log_weights: FloatArray, eligible: IntArray | None = None) -> 
     """
     if eligible is not None:
         part = log_weights[..., eligible]
-        shares_of_part = probabilities(part - part.max(axis=-1, keepdims=True))
-        return spread(shares_of_part, eligible, log_weights.shape[-1])
+        return spread(probabilities(part - part.max(axis=-1, keepdims=True)), eligible, log_weights.shape[-1])
     weights = np.exp(log_weights)
     shares: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
     return shares

@@ -48,10 +48,8 @@ Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """A step or a bound, within limits so that it neither vanishes by rounding nor overflows."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 """Any number but infinities and NaN."""
-Horizon = Annotated[Whole, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")]
 MaxDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Largest delay in slots, d-bar.")]
 TotalDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
-RateScale = Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")]
 LearningRate = Annotated[Rate, Field(description="eta")]
 _MEANS = "delta, the distance of the query points."
 Perturbation = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, description=_MEANS)]
@@ -160,8 +158,8 @@ class RatedSpec(Spec):
 
     rate_fields: ClassVar[RateFields]
 
-    rate_scale: RateScale | None = None
-    horizon: Horizon | None = None
+    rate_scale: Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")] | None = None
+    horizon: Annotated[Whole, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")] | None = None
 
     @property
     def mode(self) -> RateMode:
@@ -247,10 +245,6 @@ class SetSpec(Posted):
 
     def reach(self) -> float:
         """Return a bound on the absolute value of any coordinate."""
-        raise NotImplementedError
-
-    def build(self, dim: int) -> FeasibleSet:
-        """Make the feasible set in ``dim`` dimensions."""
         raise NotImplementedError
 
     def resolved(self, dim: int) -> dict[str, Any]:  # noqa: ARG002 - other sets need it
@@ -349,7 +343,6 @@ class SimplexSpec(SetSpec):
         return Simplex(np.full(dim, inradius), inradius, self.reach(), diameter, self.total)
 
 
-FeasibleSetSpec = Annotated[BallSpec | BoxSpec | SimplexSpec, Field(discriminator="kind")]
 FEASIBLE_SETS = frozenset(spec.model_fields["kind"].default for spec in (BallSpec, BoxSpec, SimplexSpec))
 """Their kinds."""
 
@@ -359,7 +352,7 @@ class PointsSpec(Spec):
 
     dim: Annotated[Whole, Field(ge=1, le=MAX_COUNT)]
     """Number of coordinates of a point."""
-    feasible_set: FeasibleSetSpec
+    feasible_set: Annotated[BallSpec | BoxSpec | SimplexSpec, Field(discriminator="kind")]
     """Where points and query points must lie."""
 
     @model_validator(mode="after")
@@ -373,11 +366,6 @@ class PointsSpec(Spec):
 
     def resolved(self) -> dict[str, Any]:
         return super().resolved() | {"feasible_set": self.feasible_set.resolved(self.dim)}
-
-    @property
-    def inradius(self) -> float:
-        """Radius of the ball inscribed in the feasible set."""
-        return self.feasible_set.inradius(self.dim)
 
     def build_set(self) -> FeasibleSet:
         """Make the feasible set."""
@@ -396,6 +384,6 @@ class PointsSpec(Spec):
             text = f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}"
             raise FieldValueError("perturbation", text)
         try:
-            shrunk_scale(delta, self.dim, self.inradius, reach)
+            shrunk_scale(delta, self.dim, self.feasible_set.inradius(self.dim), reach)
         except ValueError as error:
             raise FieldValueError("perturbation", str(error)) from error

@@ -101,8 +101,7 @@ def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[
     lam, wide = np.minimum(guess, -scale), column(scale)
     powers, unsolved = np.empty((3, *sums.shape)), np.ones(lam.shape, dtype=bool)
     for _ in range(MAX_SOLVE_STEPS):
-        totals = _totals(wide / (sums - column(lam)), powers)
-        lam, unsolved = _moved(lam, unsolved, scale, totals)
+        lam, unsolved = _moved(lam, unsolved, scale, _totals(wide / (sums - column(lam)), powers))
         if not unsolved.any():
             break
     root = wide / (sums - column(lam))
