@@ -204,8 +204,7 @@ class EmbeddedServer:
             else:
                 self.stop()
             if isinstance(error, OSError):
-                reason = f"{self.folder} can't be used as data folder: {error.strerror}"
-                raise EmbeddedStoreError(reason) from error
+                raise EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}") from error
             raise
 
     def _spawn(self, program: Path, socket_path: str, *, appendonly: bool = True) -> ServerProcess:

@@ -161,7 +161,6 @@ RECORD = "program.json"
 SNAPSHOT, LOADED = "dump.rdb", "dump.rdb.loaded"
 _APPEND_ONLY, _OLD_APPEND_ONLY = "appendonlydir", "appendonly.aof"
 _WRITER = re.compile(rb"(valkey|redis)-ver.([0-9]+)\.([0-9]+)", re.DOTALL)
-_HEAD_BYTES = 64
 _CHUNK = 1 << 16
 
 log = logging.getLogger(__name__)
@@ -190,14 +189,14 @@ def writers_of(folder: Path) -> Sequence[Version]:
         raise EmbeddedStoreError(f"{record} can't be read: {error}; delete it if the data is whole") from error
     if recorded is not None and not (_has_append_only(folder) or (folder / SNAPSHOT).exists()):
         log.warning("%s has no data any more, though %s wrote there: starting empty", folder, recorded)
-    writers = [recorded, *(_head_writer(path) for path in bases if path.exists())]
-    return [one for one in writers if one is not None]
-
-
-def _head_writer(path: Path) -> Version | None:
-    with path.open("rb") as file:
-        known = _WRITER.search(file.read(_HEAD_BYTES))
-    return Version(known[1].decode(), int(known[2]), int(known[3])) if known else None
+    writers = [] if recorded is None else [recorded]
+    for path in bases:
+        if path.exists():
+            with path.open("rb") as file:
+                known = _WRITER.search(file.read(64))
+            if known:
+                writers.append(Version(known[1].decode(), int(known[2]), int(known[3])))
+    return writers
 
 
 def record_writer(folder: Path, version: Version) -> None:

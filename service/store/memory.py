@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from . import base
-from .base import Commit, NewSession, Snapshot, StoreOptions, WholeSession, Written
+from .base import Commit, NewSession, ReadSegments, Snapshot, StoreOptions, WholeSession, Written
 from .redis.client import StoreClock
 from .redis.scripts import ANSWER, EVENT
 
@@ -173,15 +173,13 @@ class MemoryStore:
             return None
         return base.Counts(session.version, [base.counts_of(arm, session.counts) for arm in arms])
 
-    async def read_segments(
-        self, session_id: str, names: Sequence[bytes], oldest: int = 0
-    ) -> base.ReadSegments | None:
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         if (session := self._session(session_id)) is None:
             return None
         kept = session.segments
         played = ((slot, name) for name, (slot, _) in kept.items())
         records = [kept[name][1] if name in kept else None for name in names]
-        return base.ReadSegments(session.version, records, heapq.nsmallest(oldest, played) if oldest else ())
+        return ReadSegments(session.version, records, heapq.nsmallest(oldest, played) if oldest else ())
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False

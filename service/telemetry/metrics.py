@@ -210,7 +210,9 @@ class Metrics:
             # The parent makes again what is removed of the folder, and empties files of a worker that has ended.
             with suppress(OSError, ValueError, struct.error):
                 if len(list(folder.glob("*.db"))) >= self._files:
-                    return _sums(folder)
+                    collected = CollectorRegistry()
+                    MultiProcessCollector(collected, str(folder))
+                    return generate_latest(collected)
             time.sleep(PAUSE_SECONDS)
         return generate_latest(self.registry)
 
@@ -260,12 +262,6 @@ class Metrics:
         observe(seconds)
         counts[status // 100]()
         return key
-
-
-def _sums(folder: Path) -> bytes:
-    collected = CollectorRegistry()
-    MultiProcessCollector(collected, str(folder))
-    return generate_latest(collected)
 
 
 # -- Calls to the store, each timed under the name of the method that is called.

@@ -294,13 +294,12 @@ class RedisClient(ABC):
         """
         room, sent = self.room, self.clock.monotonic()
         replicas = self._options.min_replicas if replicated else 0
-        last = b"replicated" if replicas else b""
-        command = ("EVALSHA", script.sha, len(keys), *keys, *args, last)
+        command = ("EVALSHA", script.sha, len(keys), *keys, *args, b"replicated" if replicas else b"")
         call = Call(command, script.source, replicas, self._replica_seconds)
         try:
             if script.writes and room.folder is not None:
                 room.check(size_of(args))
-            reply = await self._retried(self._send, call, script)
+            reply: Sequence[Any] = await self._retried(self._send, call, script)
         except StoreFullError:
             room.refused = max(room.refused, size_of(args) if script.writes else 0)
             raise
@@ -311,8 +310,7 @@ class RedisClient(ABC):
         if script.writes and room.refused:
             room.on_written(size_of(args))
         self.clock.observe(int(reply[0]) + int(reply[1]) / 1e6, sent)
-        found: Sequence[Any] = reply[2:]
-        return found
+        return reply[2:]
 
     async def _retried(self, send: Send, call: Call, script: Script | None = None) -> Any:
         own = None if script is None else script.retry_seconds
@@ -464,8 +462,7 @@ def client_of(url: str, options: StoreOptions) -> RedisClient:
 
 def slot_of(key: str) -> int:
     """Return the slot of a key: a hash of the part in its first braces."""
-    slot: int = crc.key_slot(key.encode())
-    return slot
+    return int(crc.key_slot(key.encode()))
 
 
 # -- What an operator should know about the servers of a store, read from them without changing anything.

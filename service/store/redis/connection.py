@@ -226,9 +226,7 @@ class ReplicaWatch:
         back = frozenset(self._let_go | self._missed.keys() if syncs != self._syncs else ()) - listed.keys()
         # A silent one whose connection ends now may have been promoted now, and so may one that never counted.
         left = self._listed - self._attached - listed.keys()
-        attached = frozenset(
-            each for each, lag in listed.items() if lag <= (USUAL_LAG if each in known else MAX_LAG)
-        )
+        attached = frozenset(one for one, lag in listed.items() if lag <= (USUAL_LAG if one in known else MAX_LAG))
         since = dict.fromkeys(self._attached, now) | self._missed | dict.fromkeys(back | left, now)
         self._missed = {each: when for each, when in since.items() if each not in attached}
         self._let_go -= attached | self._missed.keys()
@@ -373,7 +371,11 @@ class ServerConnections:
             raise RedisConnectionError("The previous master is now a slave") from error
         finally:
             if alone:
-                self._give_back(pipeline)
+                self._places.release()
+                if not pipeline.is_idle:  # The caller left: what is under way would hold up the next.
+                    pipeline.close()
+                elif pipeline.is_open:
+                    self._free.append(pipeline)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -433,13 +435,6 @@ class ServerConnections:
         except BaseException:
             self._places.release()
             raise
-
-    def _give_back(self, pipeline: Pipeline) -> None:
-        self._places.release()
-        if not pipeline.is_idle:  # The caller left: what is under way would hold up the next.
-            pipeline.close()
-        elif pipeline.is_open:
-            self._free.append(pipeline)
 
     async def _replicated(self, pipeline: Pipeline, call: Call) -> None:
         """Wait until enough replicas have what the reply is based on.

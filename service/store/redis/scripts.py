@@ -138,10 +138,6 @@ class Keys:
         """Return the key of the session hash."""
         return f"{self.before_id}{session_id}}}"
 
-    def session_id(self, session_key: str) -> str:
-        """Return the session id in the key of a session hash."""
-        return session_key[len(self.before_id) : -1]
-
     def of(self, session_id: str, *parts: str) -> tuple[str, ...]:
         """Return the key of a session hash, those with these parts behind it, and one that never exists.
 
@@ -439,7 +435,7 @@ def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
         if version is None:
             continue
         created, expires = _times(created_at, expires_at) or (None, None)
-        session_id = keys.session_id(text(key or b""))
+        session_id = text(key or b"")[len(keys.before_id) : -1]
         found.append(Listed(session_id, text(version), created, expires, about or b"", head or b""))
     return found
 

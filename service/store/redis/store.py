@@ -7,7 +7,7 @@ from zlib import crc32
 
 from ...errors import StoreUnavailableError
 from .. import base
-from ..base import Commit, NewSession, Snapshot, StoreOptions, WholeSession
+from ..base import Commit, NewSession, ReadSegments, Snapshot, StoreOptions, WholeSession
 from . import scripts
 from .client import client_of
 from .connection import replicas_in
@@ -120,16 +120,14 @@ class RedisStore:
         reply = await self._run(scripts.COUNTS, self._keys.of(session_id), arms)
         return scripts.read_counts(reply[1]) if reply[0] == b"OK" else None
 
-    async def read_segments(
-        self, session_id: str, names: Sequence[bytes], oldest: int = 0
-    ) -> base.ReadSegments | None:
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         keys = self._keys.of(session_id, scripts.SEGMENTS_KEY, scripts.PLAYED_KEY)
         reply = await self._run(scripts.SEGMENTS, keys, (oldest, len(names), *names))
         if reply[0] != b"OK":
             return None
         version, records, played = reply[1]
         pairs = [(int(float(slot)), name) for slot, name in zip(played[1::2], played[::2], strict=True)]
-        return base.ReadSegments(scripts.text(version or b""), records, pairs)
+        return ReadSegments(scripts.text(version or b""), records, pairs)
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
@@ -138,8 +136,7 @@ class RedisStore:
         start, first, last = after and b"(" + after, *((b"+", b"-") if backwards else (b"-", b"+"))
         args = (start or first, last, limit, int(backwards), int(after is None), NAMES_MS)
         _, names = await self._run(scripts.SEGMENT_NAMES, keys, args)
-        found: Sequence[bytes] = names
-        return found
+        return list(names)
 
     async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
         keys = self._keys.of(session_id, scripts.LOG_KEY)
@@ -211,8 +208,7 @@ class RedisStore:
 
     async def token_key(self, new: bytes) -> bytes:
         reply = await self._run(scripts.TOKEN_KEY, self._keys.of_tokens, (new,), replicated=True)
-        key: bytes = reply[1]
-        return key
+        return bytes(reply[1])
 
     async def ping(self) -> None:
         """Return if the store can commit now; the first time also log the warnings.

@@ -31,19 +31,13 @@ _ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
 Address = tuple[str, int]
 
 
-class RedisUrl(NamedTuple):
-    """The parts of a URL."""
-
-    settings: dict[str, Any]
-    """redis-py's settings of a connection."""
-    hosts: Sequence[Address]
-    """Sentinels or nodes of the cluster, host and port; empty for other schemes."""
-    service: str
-    """The sentinels' name for the master; empty for other schemes."""
-
-
-def read_url(url: str, options: StoreOptions) -> RedisUrl:
+def read_url(url: str, options: StoreOptions) -> tuple[dict[str, Any], Sequence[Address], str]:
     """Read the URL of a server, of sentinels or of a cluster; the timeouts of the options go into the settings.
+
+    Returns
+    -------
+    redis-py's settings of a connection; host and port of the sentinels, or of nodes of the cluster; and the
+    sentinels' name for the master. Both are empty for other schemes.
 
     Raises
     ------
@@ -64,19 +58,17 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
         raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
     if hosts and not service and "@" not in parts.path + parts.query + parts.fragment:
         if url.partition("://")[0].lower().endswith(SENTINEL):
-            raise ValueError(
-                "the store URL lacks the sentinels' name of the master: redis+sentinel://host:port/NAME"
-            )
+            text = "the store URL lacks the sentinels' name of the master: redis+sentinel://host:port/NAME"
+            raise ValueError(text)
         if parts.path.strip("/"):
-            raise ValueError(
-                "a cluster has no numbered databases: the path behind the hosts of its store URL must go"
-            )
+            text = "a cluster has no numbered databases: the path behind the hosts of its store URL must go"
+            raise ValueError(text)
     _check(parts, settings)
     if issubclass(settings.get("connection_class", Connection), Connection):
         settings.setdefault("socket_keepalive", True)
     settings |= {"socket_timeout": options.reply_seconds, "socket_connect_timeout": options.connect_seconds}
     settings |= {"retry": Retry(NoBackoff(), 0), "protocol": 2, "decode_responses": False}
-    return RedisUrl(settings, hosts, service)
+    return settings, hosts, service
 
 
 def plain_url(url: str) -> tuple[str, Sequence[Address], str]:
@@ -143,8 +135,6 @@ def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
 
 # -- The meaning of Redis errors: a short reason without secrets, and whether a retry may succeed.
 
-_CLOSED_HANDLE = "the handler is closed"
-
 
 class StoreFailure(NamedTuple):
     """Why the store can't serve a call."""
@@ -201,13 +191,12 @@ _BY_TEXT = {
 
 _REFUSED_COMMAND = re.compile(r"permissions to run the '([A-Za-z|-]{1,40})' command")
 """The command that an access list lacks."""
-_ECHO = ", with args beginning with"
-"""After these words servers quote the arguments of an unknown command; those of AUTH are the password."""
 
 
 def failure_of(error: exceptions.RedisError) -> StoreFailure:
     """Return the meaning of an error of redis-py: a short reason without secrets, and whether it is transient."""
-    text = str(error).partition(_ECHO)[0]
+    # After these words servers quote the arguments of an unknown command; those of AUTH are the password.
+    text = str(error).partition(", with args beginning with")[0]
     if refused := _REFUSED_COMMAND.search(text):
         return StoreFailure(f"{NO_PERMISSION.reason}: {refused[1]}")
     if isinstance(error, MasterNotFoundError) and " : " in text:  # what follows are errors of sentinels
@@ -231,7 +220,7 @@ def lost_connections_told() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if _CLOSED_HANDLE not in str(error):
+        if "the handler is closed" not in str(error):
             raise
         raise exceptions.ConnectionError("connection lost while it was used") from error
 
@@ -240,7 +229,6 @@ def lost_connections_told() -> Iterator[None]:
 
 MASTER_CHECK_SECONDS = 1.0
 """Time between two questions to the sentinels; commits to a replaced master are lost until the next one."""
-_SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 
 
 class Master:
@@ -258,7 +246,8 @@ class Master:
     """
 
     def __init__(self, sentinels: Sequence[Address], service: str, settings: Mapping[str, Any]) -> None:
-        own = {inner: settings[outer] for outer, inner in _SENTINEL_OPTIONS.items() if outer in settings}
+        given = ("username", "password")
+        own = {name: settings[f"sentinel_{name}"] for name in given if f"sentinel_{name}" in settings}
         shared = {"socket_timeout", "socket_connect_timeout", "retry", "protocol"}
         own |= {name: value for name, value in settings.items() if name in shared or name.startswith("ssl")}
         own["ssl"] = settings.get("connection_class") is SSLConnection
