@@ -24,7 +24,6 @@ MAX_KEYS = 1000
 _ROUNDING = 1e-6
 """Seconds by which sums of times may be wrong."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Role = Literal["reader", "client", "admin"]
 Clock = Callable[[], float]
 """Returns seconds."""
@@ -38,7 +37,7 @@ class ApiKey(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
-    name: Name
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     role: Role
     session_prefix: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")] = ""
@@ -77,9 +76,8 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
     """
     text = _inline(settings)
     if text and settings.api_keys_file is not None:
-        raise SettingsError(
-            "--api-keys and --api-keys-file (BANDIT_API_KEYS, BANDIT_API_KEYS_FILE): give one of them"
-        )
+        both = "--api-keys and --api-keys-file (BANDIT_API_KEYS, BANDIT_API_KEYS_FILE)"
+        raise SettingsError(f"{both}: give one of them")
     if text:
         return _parse(text, "--api-keys (BANDIT_API_KEYS)")
     if settings.api_keys_file is None:

@@ -204,7 +204,6 @@ CHUNK_OBJECTS, SMALL_OBJECT = 50, 40
 COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 _SCALARS = {str, int, float, bool, type(None)}
-_CONTAINERS = {dict, list, tuple}
 
 
 def json_chunks(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str]:
@@ -273,7 +272,7 @@ def _of_slice(part: Sequence[Any], encoder: json.JSONEncoder) -> Iterator[str]:
 def _is_small(value: Any) -> bool:
     if type(value) in _SCALARS:
         return True
-    if type(value) not in _CONTAINERS:
+    if type(value) not in {dict, list, tuple}:
         return False
     parts = value.values() if isinstance(value, dict) else value
     return len(parts) <= SMALL_OBJECT and (_SCALARS.issuperset(map(type, parts)) or all(map(_is_small, parts)))

@@ -282,16 +282,6 @@ class MethodNotAllowedError(ServiceError):
 
     status, code, title = 405, "method_not_allowed", "The resource does not offer this method"
 
-    @classmethod
-    def of(cls, methods: str) -> Self:
-        """Make the error for a route that offers these methods.
-
-        Parameters
-        ----------
-        methods : with commas between them; empty where they are not known
-        """
-        return cls(f"{cls.title}; it offers {methods}" if methods else None)
-
 
 class PayloadTooLargeError(ServiceError):
     """The body is larger than the limit."""

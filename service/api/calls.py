@@ -310,8 +310,7 @@ class Requests:
                 return operation
         if given[1:3] == ["v1", "sessions"] and len(given) > 3:  # The log line of what is no call has them too.
             scope["path_params"] = {"session_id": given[3]}
-            routes = (each for each in self._routes if each.matches(scope)[0] is not Match.NONE)
-            scope["route"] = next(routes, None)
+            scope["route"] = next((each for each in self._routes if each.matches(scope)[0] is not Match.NONE), None)
         return None
 
     async def _receive(

@@ -10,7 +10,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from .. import api_keys, errors
-from ..api_keys import ApiKey, Role, needs_keys
+from ..api_keys import Role, needs_keys
 from ..learners import REGISTRY
 from ..sessions.pages import HintCode
 from ..settings import Settings
@@ -44,7 +44,8 @@ class LocalRequests:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._hosts = frozenset(map(_plain_host, _listed(settings.allowed_hosts)))
+        allowed = [each.strip().lower() for each in settings.allowed_hosts.split(",")]
+        self._hosts = frozenset(_plain_host(each) for each in allowed if each)
         root = (settings.root_path or "").encode()
         self._open = {path for each in (CLICKS, CLICKS_SCRIPT) for path in (each.encode(), root + each.encode())}
         self._own = _plain_host(settings.host)
@@ -70,30 +71,23 @@ class LocalRequests:
             authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]  # Neither a path nor ``*``.
             named.add(host_name(authority.decode("latin-1")))
         for host in named - self._hosts - {self._own}:
-            is_here = is_local(host) or (not self._on_loopback and _is_private(host))
+            is_private = host != "" and ("." not in host or _address(host) is not None or host.endswith(_PRIVATE))
+            is_here = is_local(host) or (is_private and not self._on_loopback)
             if not is_here and ANY not in self._hosts:
                 raise errors.ForeignHostError
-        origins = {value for name, value in given if name == b"origin"}
-        if not all(self._is_welcome(origin, named) for origin in origins):
-            raise errors.CrossSiteError
+        for origin in [value for name, value in given if name == b"origin"]:
+            found = _ORIGIN.fullmatch(origin)
+            host = "" if found is None else host_name(found["host"])
+            if not is_local(host) and (not host or host not in named):  # Neither of here nor of this service.
+                raise errors.CrossSiteError
         if (b"sec-fetch-site", "cross-site") in given:
             raise errors.CrossSiteError
         return True
-
-    def _is_welcome(self, origin: str, named: set[str]) -> bool:
-        """Return whether a page may send requests: one of this service, or of a local name."""
-        found = _ORIGIN.fullmatch(origin)
-        host = "" if found is None else host_name(found["host"])
-        return is_local(host) or (host != "" and host in named)
 
 
 def check_origin(settings: Settings) -> Callable[[bytes, Iterable[tuple[bytes, bytes]]], bool]:
     """Return ``LocalRequests.check`` for a service without API keys, and for another one what refuses nothing."""
     return (lambda _url, _headers: True) if needs_keys(settings) else LocalRequests(settings).check
-
-
-def _listed(setting: str) -> list[str]:
-    return [each.strip().lower() for each in setting.split(",") if each.strip()]
 
 
 def host_name(text: str) -> str:
@@ -119,8 +113,7 @@ def is_local(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     address = _address(host)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return address is not None and (mapped or address).is_loopback
+    return address is not None and (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -128,10 +121,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
-
-
-def _is_private(host: str) -> bool:
-    return host != "" and ("." not in host or _address(host) is not None or host.endswith(_PRIVATE))
 
 
 # -- Asks every request for its API key before anything of it is read.
@@ -167,7 +156,14 @@ class KeyCheck:
         match, access = self._find(scope) if call is None else (Match.FULL, call.access)
         if access is not None and (access.keyless or access.opened_by(self._runtime.settings)):
             return
-        scope[KEY_IN_SCOPE] = key = self._identify(scope)
+        secrets = _secrets(scope)
+        if len(secrets) > 1:
+            raise errors.UnauthorizedError("The request carries more than one API key")
+        if not any(secrets):
+            raise errors.UnauthorizedError.of("and the request has none")
+        if (key := api_keys.find(secrets[0], self._runtime.api_keys.keys)) is None:
+            raise errors.UnauthorizedError.of("and the service does not know the one in the request")
+        scope[KEY_IN_SCOPE] = key
         self._runtime.api_keys.take(key)
         # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
         roles = access.roles if access is not None and match is Match.FULL else ADMINS
@@ -181,16 +177,6 @@ class KeyCheck:
         matches = ((route.matches(scope)[0], access) for route, access in self._routes)
         match, access = max(matches, key=lambda found: found[0].value)  # Of several like it, the first.
         return match, None if match is Match.NONE else access
-
-    def _identify(self, scope: Scope) -> ApiKey:
-        secrets = _secrets(scope)
-        if len(secrets) > 1:
-            raise errors.UnauthorizedError("The request carries more than one API key")
-        if not any(secrets):
-            raise errors.UnauthorizedError.of("and the request has none")
-        if (key := api_keys.find(secrets[0], self._runtime.api_keys.keys)) is None:
-            raise errors.UnauthorizedError.of("and the service does not know the one in the request")
-        return key
 
 
 def _secrets(scope: Scope) -> list[bytes]:

@@ -69,14 +69,11 @@ def describe_answers(
     return route | ({"openapi_extra": KEYED} if keyed else {})
 
 
-_OUTSIDE = "loss must lie in [-10.0, 10.0]"
-
-
 _SURPLUS = "2 events for 1 outstanding decision: 1 too many for their arms; " + TO_SETTLE
 _SHOWN = (
     errors.UnauthorizedError.of("and the request has none"),
     errors.SurplusFeedbackError(_SURPLUS, indexes=[1]),
-    errors.InvalidRequestError.of("loss", _OUTSIDE, 1),
+    errors.InvalidRequestError.of("loss", "loss must lie in [-10.0, 10.0]", 1),
     errors.InvalidTokenError(),
 )
 _OF_CLICKS = (errors.BadTokenError, errors.ExpiredTokenError, errors.TooManyClicksError)
@@ -119,9 +116,6 @@ CLICK_PROBLEMS: dict[int | str, dict[str, Any]] = {
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401", "429"), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""
 _OF_ANY_PAGE = ("400", "431", "500")
-_CONFLICTING = {"/v1/sessions/{session_id}/decisions"}
-"""Routes without a body that can answer 409 all the same."""
-_FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
 def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
@@ -145,7 +139,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
                 name = f"head_{route.name}" if method == "HEAD" else route.name
                 described["paths"][route.path_format][method.lower()]["operationId"] = name
     schemas = described["components"]["schemas"]
-    for name in _FASTAPI_ERRORS:
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own.
         schemas.pop(name, None)
     template = "#/components/schemas/{model}"
     for model in (Problem, ProblemError):
@@ -156,9 +150,9 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     for path, calls in described["paths"].items():
         for method, call in calls.items():
             responses = call["responses"]  # The errors that a route can answer, and no others.
-            if "requestBody" not in call:
+            if "requestBody" not in call:  # A log can be missing without a body, too.
                 for status in _OF_BODIES:
-                    if status != "409" or path not in _CONFLICTING:
+                    if status != "409" or path != "/v1/sessions/{session_id}/decisions":
                         responses.pop(status, None)
             of_all = _OF_ALL if path in keyless else (*_OF_ALL, *_OF_KEYS)
             for status in _OF_ANY_PAGE if path == CLICKS else of_all:

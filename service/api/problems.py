@@ -209,8 +209,9 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> Callable[[Scope
         headers: dict[str, str] = {}
         if isinstance(error, HTTPException):
             if error.status_code == errors.MethodNotAllowedError.status:
-                headers["Allow"] = _methods(scope)
-                error = errors.MethodNotAllowedError.of(headers["Allow"])
+                headers["Allow"] = methods = _methods(scope)
+                text = f"{errors.MethodNotAllowedError.title}; it offers {methods}"
+                error = errors.MethodNotAllowedError(text if methods else None)
             else:  # Of a file that can't be read, or is not there.
                 error = errors.NotFoundError()
         elif isinstance(error, errors.StateCorruptError):

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -147,9 +147,7 @@ class CachedSession(NamedTuple):
     """Makes and knows its tokens; None in a session without, and until a batch is applied."""
 
     @classmethod
-    def of(
-        cls, snapshot: Snapshot, previous: CachedSession | None = None, effective: Effective | None = None
-    ) -> CachedSession:
+    def of(cls, snapshot: Snapshot, previous: Self | None = None, effective: Effective | None = None) -> Self:
         """Decode a snapshot, without the records beside the state.
 
         Parameters

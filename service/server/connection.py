@@ -39,18 +39,11 @@ STOP_SECONDS = 1.0
 """How long a stop waits for the rest of a request, and then for a client to close its end."""
 FULL = "This worker has all the connections that it may have"
 STOPPING = "The service is stopping, and the request was not whole: send it again"
-INCOMPLETE = "The connection ended before the request was whole"
-_SPACE = b" \t"
-"""What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
-_SCOPE: dict[str, Any] = {"type": "http", "asgi": _ASGI, "scheme": "http", "root_path": ""}
+ASGI = {"version": "3.0", "spec_version": "2.3"}
 NOTED = frozenset({b"host", b"transfer-encoding", b"origin", b"sec-fetch-site", b"expect"})
 """Headers that are checked: those of ``check_headers`` and ``check_origin``, and the one that asks for 100."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends."""
-_TCP_CLOSE = 7
-"""The first byte of ``TCP_INFO`` of a connection that was reset (Linux)."""
-
 
 _NOTHING, _HEAD, _BODY = range(3)
 """What of a request the connection has to read next; nothing if the last one is whole, or there was none yet."""
@@ -125,7 +118,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self.flow = self
         self.write, self.is_closing = self.transport.write, self.transport.is_closing
         # What the scopes of all requests have in common.
-        self._shared = dict(_SCOPE, client=self.client, server=self.server, extensions={IS_GONE: self.is_gone})
+        self._shared: dict[str, Any] = {"type": "http", "asgi": ASGI, "scheme": "http", "root_path": ""}
+        self._shared |= {"client": self.client, "server": self.server, "extensions": {IS_GONE: self.is_gone}}
         self._only_health = self._limit.opened(self)
         self.done = self.loop.create_future()  # What is awaited of a message that is written at once.
         self.done.set_result(None)
@@ -155,7 +149,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if self._socket is None or sys.platform != "linux":
             return False
         try:
-            return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+            return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 7  # TCP_CLOSE.
         except OSError:
             return True
 
@@ -237,7 +231,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
             return
         if len(self.headers) == MAX_HEADERS:
             raise HeadTooLargeError(f"A request may have {MAX_HEADERS} headers")
-        self.headers.append((name.lower(), value.strip(_SPACE)))
+        self.headers.append((name.lower(), value.strip(b" \t")))  # RFC 9110, section 5.5.
 
     def on_headers_complete(self) -> None:
         if self._replaying:
@@ -392,7 +386,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if not self._half_closed or self._unparsed or self._final_error is not None:
             return
         if self._part is _BODY:
-            self._end_with(BadRequestError(INCOMPLETE))
+            self._end_with(BadRequestError("The connection ended before the request was whole"))
         elif self._is_idle() and not self.pipeline:
             self.transport.close()
         else:
