@@ -137,8 +137,10 @@ class Attempts:
         headers = {} if call.key is None else {"Idempotency-Key": call.key}
         if call.content is not None:
             headers["Content-Type"] = "application/json"
-        if call.traced:
-            headers |= trace_headers()
+        if call.traced and "opentelemetry.trace" in sys.modules:  # The program has imported it if there is a span.
+            span = sys.modules["opentelemetry.trace"].get_current_span().get_span_context()
+            if span.is_valid:
+                headers["traceparent"] = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
         query, extensions = dict(call.query) or None, {"timeout": time_left}
         request = http.build_request(
             call.method, call.path, params=query, content=call.content, headers=headers, extensions=extensions
@@ -167,15 +169,6 @@ class Attempts:
         if self._made > self._retries or not is_passing or time.monotonic() + wait >= self._deadline:
             raise error
         return wait
-
-
-def trace_headers() -> dict[str, str]:
-    """Return the header that names OpenTelemetry's current span; the program has imported that if there is one."""
-    if "opentelemetry.trace" not in sys.modules:
-        return {}
-    span = sys.modules["opentelemetry.trace"].get_current_span().get_span_context()
-    parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
-    return {"traceparent": parent} if span.is_valid else {}
 
 
 def no_answer(request: httpx.Request, error: Exception) -> BanditsError:

