@@ -14,6 +14,7 @@ from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from .. import errors
 from ..api_keys import needs_keys
@@ -141,11 +142,8 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     schemas = described["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own.
         schemas.pop(name, None)
-    template = "#/components/schemas/{model}"
-    for model in (Problem, ProblemError):
-        schema = model.model_json_schema(ref_template=template)
-        schema.pop("$defs", None)
-        schemas[model.__name__] = schema
+    kinds: Any = [(Problem, "validation"), (ProblemError, "validation")]
+    schemas |= models_json_schema(kinds, ref_template="#/components/schemas/{model}")[1]["$defs"]
     _describe_fields(schemas)
     for path, calls in described["paths"].items():
         for method, call in calls.items():

@@ -157,28 +157,6 @@ def problem_fields(error: errors.ServiceError) -> dict[str, Any]:
     return {**body, **error.fields}
 
 
-def problem(error: errors.ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:
-    """Make the response for an error.
-
-    Parameters
-    ----------
-    error : which the client gets
-    retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
-    headers : further ones; None for none
-    """
-    extra = dict(headers or {})
-    if isinstance(error, errors.UnauthorizedError):
-        extra["WWW-Authenticate"] = 'Bearer realm="delayed-bandits"'
-    if error.retry:
-        extra["Retry-After"] = str(retry_after)
-    elif isinstance(error, errors.RateLimitedError):
-        extra["Retry-After"] = str(error.retry_after)
-    if error.status in (408, 413):
-        # The rest of the body may still come: it is not read as the next request.
-        extra["Connection"] = "close"
-    return Response(json.dumps(problem_fields(error)), error.status, extra, MEDIA_TYPE)
-
-
 def _clipped(text: str, size: int = errors.MAX_MESSAGE) -> str:
     """Cut a text to what takes at most ``size`` bytes in the answer, escapes included."""
     text = text[:size]
@@ -224,7 +202,16 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> Callable[[Scope
         scope[ERROR_IN_SCOPE] = error  # For the log line.
         # The scope is kept as long as the connection is idle, and the error's frames would keep the body.
         error.__traceback__ = error.__context__ = error.__cause__ = None
-        return problem(error, retry_after, headers)
+        if isinstance(error, errors.UnauthorizedError):
+            headers["WWW-Authenticate"] = 'Bearer realm="delayed-bandits"'
+        if error.retry:
+            headers["Retry-After"] = str(retry_after)
+        elif isinstance(error, errors.RateLimitedError):
+            headers["Retry-After"] = str(error.retry_after)
+        if error.status in (408, 413):
+            # The rest of the body may still come: it is not read as the next request.
+            headers["Connection"] = "close"
+        return Response(json.dumps(problem_fields(error)), error.status, headers, MEDIA_TYPE)
 
     async def handle(request: Request, error: Exception) -> Response:
         return answer(request.scope, error)

@@ -163,7 +163,6 @@ class Committer:
         self._versions = Versions()
         self._store = store
         self._cache = cache
-        self._watch = cache.watch
         self._loader = SessionLoader(store, cache)
         self._metrics = metrics
         self._schemas, self._tokens = schemas, tokens
@@ -195,7 +194,7 @@ class Committer:
 
     async def forget(self, session_id: str) -> None:
         """Keep nothing of a session that no longer exists."""
-        self._watch.forget(session_id)
+        self._cache.watch.forget(session_id)
         self._cache.forget(session_id)
         self._reminded.pop(session_id, None)
         self._cache.on_logged(session_id)
@@ -215,7 +214,7 @@ class Committer:
             draft = await apply_batch(base, batch, known, self._store.now())
             if (times := draft.run.act_times) is not None:
                 await self._remind(session_id, times, draft.run.slot)
-            versions, is_surplus = self._versions, session_id in self._watch.mostly_surplus
+            versions, is_surplus = self._versions, session_id in self._cache.watch.mostly_surplus
             made = (versions.writer, versions.new(), is_surplus, self._schemas.written)
             commit = await commit_of(draft, session_id, base, *made)
             outcome = await self._store.commit(commit)
@@ -246,7 +245,7 @@ class Committer:
         self, base: CachedSession, commit: Commit, draft: Draft, outcome: Committed
     ) -> CachedSession | None:
         """Count what was committed, and keep the session; None if others have committed since."""
-        self._watch.count(commit.session_id, draft.outcomes, draft.results)
+        self._cache.watch.count(commit.session_id, draft.outcomes, draft.results)
         before, after = base.run.ledger, draft.run.ledger
         self._metrics.count(draft.outcomes, before, after, draft.delays)
         if before.silent != after.silent:
