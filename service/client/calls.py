@@ -454,7 +454,17 @@ class Call:
     waits: float = 0.0
 
 
-class SessionOptions(TypedDict, total=False):
+class Changeable(TypedDict, total=False):
+    """Fields of a session that can be changed later; None clears one."""
+
+    expiry: Mapping[str, Any] | None
+    idle_ttl_seconds: float | None
+    goals: Mapping[str, float] | None
+    control: Mapping[str, Any] | None
+    guard: Mapping[str, Any] | None
+
+
+class SessionOptions(Changeable, total=False):
     """Fields of a new session, as the service documents them; what is left out has the service's default."""
 
     learner: Required[Mapping[str, Any]]
@@ -462,17 +472,12 @@ class SessionOptions(TypedDict, total=False):
     reward_range: Sequence[float]
     normalize_losses: bool
     seed: int
-    idle_ttl_seconds: float | None
-    expiry: Mapping[str, Any] | None
     floor: float
     initial: Sequence[Mapping[str, Any]]
     segments: Mapping[str, Any] | None
     decision_log: Mapping[str, Any] | None
     updates: Mapping[str, Any] | None
-    goals: Mapping[str, float] | None
     tokens: bool
-    control: Mapping[str, Any] | None
-    guard: Mapping[str, Any] | None
 
 
 class ArmChanges(TypedDict, total=False):
@@ -484,15 +489,10 @@ class ArmChanges(TypedDict, total=False):
     pause: Sequence[str]
 
 
-class SessionChanges(TypedDict, total=False):
+class SessionChanges(Changeable, total=False):
     """Options to change; None clears one, and ``halted=False`` lets a halted session go on."""
 
-    expiry: Mapping[str, Any] | None
-    idle_ttl_seconds: float | None
     floor: float | None
-    goals: Mapping[str, float] | None
-    control: Mapping[str, Any] | None
-    guard: Mapping[str, Any] | None
     halted: bool
 
 

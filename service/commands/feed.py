@@ -29,10 +29,8 @@ def _whole(value: Any) -> int:
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("session_id", "label", "segment", "group", "event_id", "goal", "token"), str),
-    "arm": _whole,
-    "slot": _whole,
-    "loss": float,
-    "reward": float,
+    **dict.fromkeys(("arm", "slot"), _whole),
+    **dict.fromkeys(("loss", "reward"), float),
     **dict.fromkeys(("losses", "gradient"), lambda value: json.loads(value) if isinstance(value, str) else value),
     "void": lambda value: {"true": True, "1": True, "false": None, "0": None}[str(value).lower()],
 }

@@ -122,11 +122,8 @@ CALL_SECONDS = 30.0
 
 def add_service_flags(parser: argparse.ArgumentParser) -> None:
     """Add ``--url``; the API key comes from the environment alone, because flags show in the list of processes."""
-    parser.add_argument(
-        "--url",
-        default=os.environ.get(URL_VARIABLE) or DEFAULT_URL,
-        help=f"address of the service ({URL_VARIABLE}, else {DEFAULT_URL}); its API key comes from {KEY_VARIABLE}",
-    )
+    text = f"address of the service ({URL_VARIABLE}, else {DEFAULT_URL}); its API key comes from {KEY_VARIABLE}"
+    parser.add_argument("--url", default=os.environ.get(URL_VARIABLE) or DEFAULT_URL, help=text)
 
 
 def http_client(url: str, seconds: float) -> httpx.Client:

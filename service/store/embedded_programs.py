@@ -228,10 +228,9 @@ def has_lone_snapshot(folder: Path) -> bool:
     if _has_append_only(folder):
         return False
     if left := sorted(path.name for path in parts.glob("*.[ai]*") if path.stat().st_size):
-        raise EmbeddedStoreError(
-            f"{parts} has {left[0]} but no manifest, so that a server would start empty: restore the whole folder "
-            "from a backup, or move this one away; nothing was changed"
-        )
+        found = f"{parts} has {left[0]} but no manifest, so that a server would start empty"
+        advice = "restore the whole folder from a backup, or move this one away"
+        raise EmbeddedStoreError(f"{found}: {advice}; nothing was changed")
     return (folder / SNAPSHOT).exists()
 
 

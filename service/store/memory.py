@@ -69,9 +69,8 @@ class MemorySession:
         new : its version and what lists show of it; the rest is that of ``whole``
         """
         snapshot = whole.snapshot
-        session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
+        session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None, about=new.about)
         session.records, session.segments = dict(whole.records), dict(whole.segments)
-        session.about = new.about
         for arm, row in whole.counts.items():
             vector = session.counts.setdefault(arm // base.GROUP, [0] * base.VECTOR)
             vector[arm % base.GROUP :: base.GROUP] = base.ArmCounts(*row)

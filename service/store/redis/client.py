@@ -78,11 +78,9 @@ class StoreClock:
         self._on_step_back()
         if now >= self._silent_until:
             self._silent_until = now + SILENT_SECONDS
-            log.warning(
-                "the store's clock went back by %.1f s: what it stamped before falls due so much later; "
-                "all servers of the store need synchronised clocks",
-                step,
-            )
+            advice = "all servers of the store need synchronised clocks"
+            text = "the store's clock went back by %.1f s: what it stamped before falls due so much later; %s"
+            log.warning(text, step, advice)
 
     def now(self) -> float:
         """Return Unix seconds by the store's clock; they decrease if that clock was set back."""

@@ -33,8 +33,6 @@ expires a window and a quarter after its end. Sessions list their buckets, so th
 whatever the windows are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re
