@@ -1,7 +1,5 @@
 """The settings that flags, the environment and files of secrets give, and errors that show no values."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of files: JSON lines, tables as text, and parquet, packed with gzip or not."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools

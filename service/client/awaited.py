@@ -1,7 +1,5 @@
 """The awaited client, from which ``blocking.py`` is made: its methods, and the calls that they make."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 # Made from awaited.py by `python -m tests.support.blocking_client`: change that, and run the command.
 """The blocking client: its methods, and the calls that they make."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

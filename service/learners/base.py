@@ -5,8 +5,6 @@ floats and numpy arrays, which is replaced and never mutated, so that a caller m
 written (..., n): the leading axes are there where many runs are stepped at once, one entry for each run.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
