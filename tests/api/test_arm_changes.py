@@ -307,14 +307,8 @@ async def test_feedback_in_flight_of_a_removed_arm_is_a_success_that_changes_not
     first = (await client.post(f"{PATH}/feedback", json=late)).json()
     again = (await client.post(f"{PATH}/feedback", json=late)).json()
     nameless = (await client.post(f"{PATH}/feedback", json={"arm": 0, "loss": 1})).json()
-    batch = {
-        "events": [
-            late,
-            {"arm": 0, "loss": 0.1},
-            {"arm": 1, "loss": 0.5, "event_id": "b"},
-            {"label": "a", "loss": 0},
-        ]
-    }
+    events = [late, {"arm": 0, "loss": 0.1}, {"arm": 1, "loss": 0.5, "event_id": "b"}, {"label": "a", "loss": 0}]
+    batch = {"events": events}
     mixed = (await client.post(f"{PATH}/feedbacks", json=batch)).json()
     after = await view(client)
 
@@ -322,13 +316,8 @@ async def test_feedback_in_flight_of_a_removed_arm_is_a_success_that_changes_not
     assert first == {"applied": 0, "duplicates": 0, "removed": 1} | counts
     assert again == {"applied": 0, "duplicates": 1} | counts
     assert nameless == {"applied": 0, "duplicates": 0, "removed": 1} | counts
-    assert mixed == {
-        "applied": 1,
-        "duplicates": 1,
-        "removed": 2,
-        "slot": 9,
-        "outstanding": counts["outstanding"] - 1,
-    }
+    left = counts["outstanding"] - 1
+    assert mixed == {"applied": 1, "duplicates": 1, "removed": 2, "slot": 9, "outstanding": left}
     assert (after["removed"], after["feedbacks"]) == (before["removed"], 1)
     assert balanced(after)
 
@@ -340,9 +329,8 @@ async def test_a_refused_batch_records_nothing_of_removed_arms(client):
     late = {"label": "a", "loss": 0.5, "event_id": "late"}
 
     refused = await client.post(f"{PATH}/feedbacks", json={"events": [late] + [{"arm": 1, "loss": 0}] * 9})
-    skipped = await client.post(
-        f"{PATH}/feedbacks?on_surplus=skip", json={"events": [late] + [{"arm": 1, "loss": 0}] * 9}
-    )
+    events = [late] + [{"arm": 1, "loss": 0}] * 9
+    skipped = await client.post(f"{PATH}/feedbacks?on_surplus=skip", json={"events": events})
     wrong = await client.post(f"{PATH}/feedback", json={"label": "a", "loss": 7})
 
     assert refused.status_code == 409

@@ -68,11 +68,8 @@ async def test_columns_are_judged_as_events_one_by_one(monkeypatch, session):
             assert await one.ask(path, body) == await slowly(monkeypatch, other, path, body), (path, body)
             for asked in (one, other):
                 await asked.ask("/v1/sessions/s/acts", b'{"count":15}')
-        pages = [
-            (await asked.ask(f"/v1/sessions/s/{page}", method="GET"))[2]
-            for page in ("arms", "decisions")
-            for asked in (one, other)
-        ]
+        asked_for = [f"/v1/sessions/s/{page}" for page in ("arms", "decisions")]
+        pages = [(await asked.ask(path, method="GET"))[2] for path in asked_for for asked in (one, other)]
         assert pages[0] == pages[1]
         assert pages[2] == pages[3]
 
@@ -153,9 +150,8 @@ def test_what_the_fast_parser_takes_is_what_the_strict_one_takes():
 
 
 def test_the_events_of_columns_are_those_of_the_models():
-    batch = plain_events(
-        {"events": [{"arm": 1, "reward": 1}, {"arm": 0, "reward": 0.5, "event_id": "a:b"}]}, SETTINGS
-    )
+    events = [{"arm": 1, "reward": 1}, {"arm": 0, "reward": 0.5, "event_id": "a:b"}]
+    batch = plain_events({"events": events}, SETTINGS)
 
     assert batch is not None
     read = batch.events

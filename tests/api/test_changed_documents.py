@@ -16,10 +16,8 @@ from tests.support.changed_documents import changed, joined, sealed, with_checks
 from tests.support.examples import examples
 
 PATH = "/v1/sessions/s"
-SHOWN = (
-    *("", "/arms?sort=-mean", "/segments", "/history", "/decisions", "?segment=home", "/arms?segment="),
-    "/export",
-)
+SHOWN = ("", "/arms?sort=-mean", "/segments", "/history", "/decisions", "?segment=home", "/arms?segment=")
+SHOWN += ("/export",)
 LABELS = {"arms": ["a", "b", "c"]}
 WINDOW = {"expiry": {"after_seconds": 60, "default_loss": 1}, "decision_log": {"max_entries": 100}}
 

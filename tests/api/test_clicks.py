@@ -105,9 +105,8 @@ async def test_an_exported_session_knows_its_tokens(client, create, make_client,
     (tmp_path / "keys").write_text("k" * 32)
     one, other = [await make_client(token_keys_file=tmp_path / "keys", clicks_per_second=0) for _ in range(2)]
     path = "/v1/sessions/s"
-    assert await one.post(
-        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 3}, **REWARDS}
-    )
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 3}, **REWARDS}
+    assert await one.post("/v1/sessions", json=body)
     first, second = (await acted(one, path, "acts", count=2))["actions"]
     await clicked(one, first["token"])
     document = (await one.get(f"{path}/export")).json()
@@ -197,18 +196,16 @@ async def test_other_tokens_are_invalid_in_an_event(client, create, clock, which
         token = (await acted(client, await create(**REWARDS)))["token"] if "session" in which else "nothing"
     token = forged(token) if which == "forged" else token
     good = await acted(client, path)
-    assert (await client.post(f"{path}/feedback", json={"token": token, "reward": 1})).json()[
-        "code"
-    ] == "invalid_token"
+    answer = await client.post(f"{path}/feedback", json={"token": token, "reward": 1})
+    assert answer.json()["code"] == "invalid_token"
     events = {"events": [{"arm": good["arm"], "reward": 1}, {"token": token, "reward": 1}]}
     refused = (await client.post(f"{path}/feedbacks", json=events)).json()
     assert (refused["code"], refused["status"], refused["indexes"]) == ("invalid_token", 422, [1])
     skipped = (await client.post(f"{path}/feedbacks?on_invalid=skip", json=events)).json()
     assert (skipped["applied"], skipped["invalid"], skipped["invalid_indexes"]) == (1, 1, [1])
     await client.delete(path)
-    assert (await client.post(f"{path}/feedback", json={"token": token, "reward": 1})).json()[
-        "code"
-    ] == "unknown_session"
+    answer = await client.post(f"{path}/feedback", json={"token": token, "reward": 1})
+    assert answer.json()["code"] == "unknown_session"
 
 
 # -- Clicks: who is refused, in which order, and that nothing of a refused list counts.
@@ -362,17 +359,15 @@ async def test_a_token_may_improve_what_it_counted_after_its_window_too(client, 
     options = {"updates": {"within_seconds": 7200}, "goals": {"click": 0.2, "purchase": 1.0}}
     learner = {"kind": "multiscale_tsallis", "n_arms": 2}
     path = await create(learner=learner, expiry=HOUR, decision_log={"max_entries": 99}, **REWARDS, **options)
-    first, second, third = (
-        {"token": each["token"]} for each in (await acted(client, path, "acts", count=3))["actions"]
-    )
+    actions = (await acted(client, path, "acts", count=3))["actions"]
+    first, second, third = ({"token": each["token"]} for each in actions)
     await clicked(client, [first | {"goal": "click"}] * 2)
     assert (await client.post(f"{path}/feedback", json=third | {"reward": None})).json()["voided"] == 1
     clock.now += 7100
     for unapplied in (second, third):
         await clicked(client, unapplied | {"goal": "purchase"}, 410, "expired_token", [0])
-        await clicked(
-            client, [first | {"goal": "purchase"}, unapplied | {"goal": "click"}], 410, "expired_token", [1]
-        )
+        both = [first | {"goal": "purchase"}, unapplied | {"goal": "click"}]
+        await clicked(client, both, 410, "expired_token", [1])
     assert await counts(client, path, "mean_reward") == [0.1]
     await clicked(client, first | {"goal": "purchase"})
     await clicked(client, first | {"goal": "click"})

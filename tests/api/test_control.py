@@ -215,9 +215,8 @@ async def test_events_say_their_group_and_surplus_is_judged_by_group_and_arm(cli
     log = (await client.get(f"{PATH}/decisions")).json()["decisions"]
     log = [entry for entry in log if entry["kind"] != "session"]
     assert [entry["group"] for entry in log[:20]] == [each["group"] for each in given]
-    assert [entry["group"] for entry in log[20:]] == ["learner"] * counts["learner"] + ["control"] * counts[
-        "control"
-    ]
+    of_events = [name for name in GROUPS for _ in range(counts[name])]
+    assert [entry["group"] for entry in log[20:]] == of_events
     (row,) = [row for row in (await client.get(f"{PATH}/arms")).json()["arms"] if row["arm"] == arm]
     both, leader = sum(counts.values()), (await view(client))["leader"]
     assert (row["acts"], row["feedbacks"], row["outstanding"], row["so_far"]["acts"]) == (both, both, 0, both)
@@ -323,9 +322,8 @@ async def test_a_guard_halts_once_and_one_call_lets_it_go_on(client, caplog):
     assert shown["halted_at"] == before["halted_at"]
     assert shown["probabilities"] == before["probabilities"]
     assert (shown["verdict"]["is"], "halted" in [hint["code"] for hint in shown["hints"]]) == ("worse", True)
-    assert [each["session_id"] for each in (await client.get("/v1/sessions?hint=halted")).json()["sessions"]] == [
-        "s"
-    ]
+    halted = (await client.get("/v1/sessions?hint=halted")).json()["sessions"]
+    assert [each["session_id"] for each in halted] == ["s"]
     assert [record.getMessage()[:9] for record in caplog.records if "halted" in record.message] == ["session s"]
     assert "bandit_sessions_halted_total 1.0" in (await client.get("/metrics")).text
     assert (await patch(client, 409, control=None))["code"] == "session_halted"

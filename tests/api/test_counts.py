@@ -10,12 +10,8 @@ from service.store.redis.store import RedisStore
 from tests.support.sessions import new_session
 
 PATH = "/v1/sessions/s"
-SESSION = {
-    "session_id": "s",
-    "seed": 5,
-    "learner": {"kind": "centred_tsallis", "arms": ["a", "b", "c"]},
-    "expiry": {"after_seconds": 3600, "default_loss": None},
-}
+SESSION = {"session_id": "s", "seed": 5, "learner": {"kind": "centred_tsallis", "arms": ["a", "b", "c"]}}
+SESSION |= {"expiry": {"after_seconds": 3600, "default_loss": None}}
 USE = [("a", 0.5), ("b", 0.25), ("a", None), ("a", 0.75), ("c", None), ("b", 0.5)]
 """Labels that are drawn, and the losses that are reported."""
 SUMS = {"a": (3, 2, 1.25), "b": (2, 2, 0.75), "c": (1, 0, 0.0)}

@@ -143,12 +143,8 @@ async def test_a_session_without_its_version_is_damaged(client, redis_server):
         assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")
 
 
-WHOLE = {
-    "learner": {"kind": "multiscale_tsallis", "arms": [*"abcdefghijk"]},
-    "expiry": {"after_seconds": 60, "default_loss": 1},
-    "decision_log": {"max_entries": 100},
-    "idle_ttl_seconds": 86_400,
-}
+WHOLE = {"learner": {"kind": "multiscale_tsallis", "arms": [*"abcdefghijk"]}, "idle_ttl_seconds": 86_400}
+WHOLE |= {"expiry": {"after_seconds": 60, "default_loss": 1}, "decision_log": {"max_entries": 100}}
 ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20, b"c" * 200]
 FIELDS = [*("version", "spec", "state", "created_at", "expires_at", "writers", "buckets", "about", "counts")]
 EVENT = {"label": "a", "loss": 1, "event_id": "e"}

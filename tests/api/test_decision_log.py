@@ -14,12 +14,8 @@ from tests.support.one_session import PATH, pages
 
 
 async def start(client, **fields):
-    body = {
-        "session_id": "s",
-        "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]},
-        "seed": 7,
-        "decision_log": {"max_entries": 1000},
-    }
+    learner = {"kind": "centred_tsallis", "arms": ["a", "b"]}
+    body = {"session_id": "s", "learner": learner, "seed": 7, "decision_log": {"max_entries": 1000}}
     answer = await client.post("/v1/sessions", json=body | fields)
     assert answer.status_code == 201, answer.text
     return answer.json()

@@ -38,14 +38,8 @@ async def test_a_deleted_session_leaves_nothing_in_memory_and_in_the_log_once_it
     client, path = await make_client(store), f"/v1/sessions/{SESSION}"
     learner = {"kind": "multiscale_tsallis", "arms": [ARM, "hat"]}
     window = {"after_seconds": 3600, "default_loss": 1}
-    body = {
-        "session_id": SESSION,
-        "learner": learner,
-        "expiry": window,
-        "segments": {"max": 9},
-        "control": {"share": 0.5},
-        "decision_log": LOG,
-    }
+    body = {"session_id": SESSION, "learner": learner, "expiry": window, "segments": {"max": 9}}
+    body |= {"control": {"share": 0.5}, "decision_log": LOG}
     assert (await client.post("/v1/sessions", json=body)).status_code == 201
     asked = {"segment": SEGMENT, "eligible": [ARM], "visitor": VISITOR}
     action = (await client.post(f"{path}/act", json=asked, headers={"Idempotency-Key": KEY})).json()

@@ -22,13 +22,9 @@ ARMS = vectors.over_arms()
 
 
 async def session(client, default_loss=0.0, **learner):
-    body = {
-        "session_id": "s",
-        "learner": {"kind": "dexp3", "n_arms": 3} | learner,
-        "loss_range": [1, 0],
-        "seed": 4,
-        "expiry": {"after_seconds": WINDOW, "default_loss": default_loss},
-    }
+    expiry = {"after_seconds": WINDOW, "default_loss": default_loss}
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 3} | learner}
+    body |= {"loss_range": [1, 0], "seed": 4, "expiry": expiry}
     response = await client.post("/v1/sessions", json=body)
     assert response.status_code == 201, response.text
     return "/v1/sessions/s"

@@ -308,12 +308,8 @@ async def test_posting_a_session_again_with_the_other_word_names_it(client, firs
 
 async def test_posting_a_session_again_names_each_field_that_differs(client):
     await created(client, "s", idle_ttl_seconds=60)
-    body = {
-        "session_id": "s",
-        "learner": LEARNER | {"tracking": True},
-        "seed": 4,
-        "expiry": {"after_seconds": 1, "default_loss": 1},
-    }
+    expiry = {"after_seconds": 1, "default_loss": 1}
+    body = {"session_id": "s", "learner": LEARNER | {"tracking": True}, "seed": 4, "expiry": expiry}
 
     response = await client.post("/v1/sessions", json=body)
 

@@ -117,13 +117,9 @@ async def test_bodies_of_too_many_parts_are_refused_before_they_are_read(client,
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "once"}], ids=["plain", "keyed"])
 async def test_the_longest_batch_with_every_field_is_taken_where_few_arms_are_allowed(make_client, headers):
     client = await make_client(max_arms=2, max_events=1000)
-    session = {
-        "session_id": "s",
-        "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]},
-        "segments": {"max": 2},
-        "tokens": True,
-        "control": {"share": 0.5},
-    }
+    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
+    options = {"segments": {"max": 2}, "tokens": True, "control": {"share": 0.5}}
+    session = {"session_id": "s", "learner": learner, **options}
     assert (await client.post("/v1/sessions", json=session)).status_code == 201
     acted = await client.post("/v1/sessions/s/acts", json={"count": 1000, "eligible": ["a"], "segment": "s"})
     whole = {"label": "a", "loss": 1, "segment": "s", "event_id": "event"}
@@ -218,9 +214,8 @@ async def test_many_wrong_events_make_a_short_answer(client, create):
     path = await create()
     text = "x" * 1000
 
-    response = await client.post(
-        f"{path}/feedbacks", json={"events": [{"arm": text, "loss": text, text: text}] * 300}
-    )
+    events = [{"arm": text, "loss": text, text: text}] * 300
+    response = await client.post(f"{path}/feedbacks", json={"events": events})
 
     assert_problem(response, 422, "invalid_request")
     assert len(response.json()["errors"]) == 20

@@ -121,12 +121,8 @@ def test_keys_work_in_processes_and_are_seen_nowhere(tmp_path):
         path = f"/v1/sessions/{create(client)}"
         assert client.post(f"{path}/act").status_code == 200
         del client.headers["Authorization"]
-        refused = [
-            client.post(
-                f"{path}/feedback", content=os.urandom(100_000), headers={"X-API-Key": "wrong-0123456789abcdef"}
-            )
-            for _ in range(3)
-        ]
+        wrong = {"content": os.urandom(100_000), "headers": {"X-API-Key": "wrong-0123456789abcdef"}}
+        refused = [client.post(f"{path}/feedback", **wrong) for _ in range(3)]
         assert [answer.status_code for answer in refused] == [401] * 3
         metrics = client.get("/metrics", headers=bearer(ADMIN)).text
         assert service.stop() == 0
@@ -203,9 +199,8 @@ async def test_an_admin_may_do_everything(client):
 async def test_sessions_outside_the_prefix_do_not_exist(client, problem, method, path, key):
     there = problem(await client.request(method, path, headers=bearer(key)), 404, "unknown_session")
     missing = path.replace("other", "shop-missing").replace("%6Fther", "shop-missing")
-    nowhere = await client.request(
-        method, missing, json={"add": ["a"]} if method == "PATCH" else None, headers=bearer(key)
-    )
+    body = {"add": ["a"]} if method == "PATCH" else None
+    nowhere = await client.request(method, missing, json=body, headers=bearer(key))
 
     assert there.json() == nowhere.json()
 
@@ -265,11 +260,8 @@ async def test_arms_are_removed_however_many_there_are(client, problem):
 async def test_a_body_is_bounded_by_the_key(client, problem):
     event = {"arm": 0, "loss": 0.5, "event_id": "x" * 80}
 
-    problem(
-        await client.post("/v1/sessions/shop-1/feedback", json=event, headers=bearer(SHOP)),
-        413,
-        "payload_too_large",
-    )
+    answer = await client.post("/v1/sessions/shop-1/feedback", json=event, headers=bearer(SHOP))
+    problem(answer, 413, "payload_too_large")
 
 
 async def test_idempotency_keys_count_within_an_api_key(client):
@@ -293,10 +285,8 @@ class DistantStore(MemoryStore):
 
 async def test_as_many_sessions_as_a_key_may_have_are_created_however_many_are_asked_for_at_once(make_client):
     client = await make_client(DistantStore(), api_keys=SecretText(json.dumps(KEYS)))
-    asked = [
-        client.post("/v1/sessions", json={"session_id": f"shop-{n}", "learner": LEARNER}, headers=bearer(SETUP))
-        for n in range(8)
-    ]
+    bodies = [{"session_id": f"shop-{n}", "learner": LEARNER} for n in range(8)]
+    asked = [client.post("/v1/sessions", json=body, headers=bearer(SETUP)) for body in bodies]
 
     answers = await asyncio.gather(*asked)
 

@@ -157,9 +157,8 @@ HELD = 150 * MIB
 def most_memory(service):
     """Bytes the worker ever had in memory."""
     (worker,) = service.workers()
-    line = next(
-        line for line in Path(f"/proc/{worker}/status").read_text().splitlines() if line.startswith("VmHWM")
-    )
+    lines = Path(f"/proc/{worker}/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
 
@@ -178,12 +177,8 @@ def test_a_client_that_sends_it_all_learns_why_and_no_memory_is_taken(service, h
     before = most_memory(service)
     chunk = b" " * MIB
     headers = {"content-type": "application/json"} | ({"content-length": str(LARGE)} if how == "declared" else {})
-    answer = httpx.post(
-        f"{service.url}/v1/sessions/s/feedbacks",
-        content=(chunk for _ in range(LARGE // MIB)),
-        headers=headers,
-        timeout=60,
-    )
+    parts = (chunk for _ in range(LARGE // MIB))
+    answer = httpx.post(f"{service.url}/v1/sessions/s/feedbacks", content=parts, headers=headers, timeout=60)
 
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
     assert most_memory(service) - before < FLAT
@@ -233,13 +228,8 @@ async def test_a_cancelled_request_is_told_to_come_again(make_client):
     async def send(message):
         messages.append(message)
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/sessions/a/feedback",
-        "headers": [(b"content-type", b"application/json"), (b"content-length", b"9")],
-        "query_string": b"",
-    }
+    scope = {"type": "http", "method": "POST", "path": "/v1/sessions/a/feedback", "query_string": b""}
+    scope |= {"headers": [(b"content-type", b"application/json"), (b"content-length", b"9")]}
     task = asyncio.create_task(app(scope, receive, send))
     await started.wait()
     task.cancel()

@@ -56,9 +56,8 @@ async def test_the_leader_is_the_most_probable_arm_and_clear_if_no_interval_reac
 async def test_of_many_arms_without_labels_those_that_may_be_better_are_found(client, monkeypatch):
     monkeypatch.setattr(views, "ARMS_AT_ONCE", 5)
     chances = [*([0.04] * 21), 0.16]
-    await session(
-        client, kind="fixed", arms=22, learner={"probabilities": chances}, reward_range=[0, 1], expiry=WINDOW
-    )
+    fixed = {"kind": "fixed", "learner": {"probabilities": chances}}
+    await session(client, arms=22, reward_range=[0, 1], expiry=WINDOW, **fixed)
     seen = []
     for _ in range(3):
         await played(client, 400, 21, reward=1)
@@ -72,9 +71,8 @@ async def test_of_many_arms_without_labels_those_that_may_be_better_are_found(cl
 
 async def test_expired_decisions_count_before_they_are_committed(make_client, clock):
     client = await make_client(MemoryStore(clock=clock))
-    await session(
-        client, arms=["a", "b"], kind="fixed", reward_range=[0, 1], expiry=WINDOW | {"default_reward": 0.5}
-    )
+    halves = WINDOW | {"default_reward": 0.5}
+    await session(client, arms=["a", "b"], kind="fixed", reward_range=[0, 1], expiry=halves)
     await played(client, 30, 0, reward=1)
     before = (await view(client))["leader"]
     clock.now += 3700

@@ -74,9 +74,8 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec, store, m
             assert (body["arm"], body["probability"]) == (action.arm, action.probability)
         else:
             assert body["x"] == action.x.tolist()
-            assert body.get("query_points") == (
-                None if action.query_points is None else action.query_points.tolist()
-            )
+            points = action.query_points
+            assert body.get("query_points") == (None if points is None else points.tolist())
         waiting.append(event_for(twin, action, rng))
         while len(waiting) > t % 5:
             event, posted = waiting.pop(int(rng.integers(len(waiting))))

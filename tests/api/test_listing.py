@@ -65,13 +65,8 @@ async def test_a_list_shows_views_without_distributions_and_reads_no_state(make_
     for name, learner in LEARNERS.items():
         await use_session(client, name, learner)
         view = (await client.get(f"/v1/sessions/{name}")).json()
-        views.append(
-            {
-                field: value
-                for field, value in view.items()
-                if field not in ("probabilities", "x", "paused", "leader")
-            }
-        )
+        hidden = {"probabilities", "x", "paused", "leader"}
+        views.append({field: value for field, value in view.items() if field not in hidden})
     loads = store.loads
 
     page = (await client.get("/v1/sessions")).json()

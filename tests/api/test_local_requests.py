@@ -14,10 +14,8 @@ LOCAL = (
     *("127.0.0.1", "127.0.0.1:8000", "127.0.0.2", "127.255.255.254:9", "127.0.0.1."),
     *("[::1]", "[::1]:8000", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::FFFF:7f00:1]:80"),
 )
-PRIVATE = (
-    *("10.0.0.5", "8.8.8.8", "[2001:db8::1]:8000", "0.0.0.0", "bandit", "bandit:8000", "bandit.local"),
-    "a.internal.",
-)
+PRIVATE = ("10.0.0.5", "8.8.8.8", "[2001:db8::1]:8000", "0.0.0.0", "bandit", "bandit:8000")
+PRIVATE += ("bandit.local", "a.internal.")
 FOREIGN = (
     *("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "evil-localhost"),
     *("notlocalhost.example", "localhost%00.evil.example", "local%68ost.example", "127.0.0.1.nip.io"),

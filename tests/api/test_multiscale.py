@@ -283,11 +283,8 @@ async def test_too_few_events_say_when_it_will_be_clear(client):
     arm = max(rows, key=lambda row: row["outstanding"])["arm"]
     await answer(client, 2, 0, arm)  # as good as none
     await answer(client, 4, 1, arm)
-    (hint,) = [
-        each
-        for each in (await client.get("/v1/sessions")).json()["sessions"][0]["hints"]
-        if each["code"] == "few_events"
-    ]
+    (listed,) = (await client.get("/v1/sessions")).json()["sessions"]
+    (hint,) = [each for each in listed["hints"] if each["code"] == "few_events"]
     assert hint["message"].startswith("4 events for 5 arms")
     assert hint["message"].endswith("slot 1200.")  # 10 * 100 * 5/4, rounded
     assert (await client.get(f"{PATH}/arms")).json()["arms"][0]["best_chance"] is not None

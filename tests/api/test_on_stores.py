@@ -400,9 +400,8 @@ async def test_whatever_order_two_processes_report_in_the_best_of_an_id_counts(c
     await clients[0].post("/v1/sessions", json=SESSION | rewards | {"learner": {"kind": "fixed", "n_arms": 4}})
     actions = (await clients[0].post(f"{PATH}/acts", json={"count": 30})).json()["actions"]
     drawn = random.Random(5)
-    outcomes = [
-        drawn.choices([{"reward": 0.125}, {"goal": "low"}, {"goal": "high"}, {"reward": 1}], k=3) for _ in actions
-    ]
+    kinds = [{"reward": 0.125}, {"goal": "low"}, {"goal": "high"}, {"reward": 1}]
+    outcomes = [drawn.choices(kinds, k=3) for _ in actions]
     sent = [
         (drawn.choice(clients), {"arm": action["arm"], "event_id": str(n)} | outcome)
         for n, action in enumerate(actions)
@@ -414,10 +413,8 @@ async def test_whatever_order_two_processes_report_in_the_best_of_an_id_counts(c
 
     counts = [answer.json() for answer in answers]
     assert sum(each["applied"] for each in counts) == 30
-    best = [
-        max(each.get("reward", {"low": 0.25, "high": 0.5}.get(each.get("goal"))) for each in some)
-        for some in outcomes
-    ]
+    goals = {"low": 0.25, "high": 0.5}
+    best = [max(each.get("reward", goals.get(each.get("goal"))) for each in some) for some in outcomes]
     for client in clients:
         view = (await client.get(PATH)).json()
         assert (view["feedbacks"], view["outstanding"]) == (30, 0)

@@ -44,9 +44,8 @@ def test_every_route_has_a_description_and_a_worked_example(paths):
             if path.startswith("/v1") and "requestBody" in call and not path.endswith("/act"):
                 content = call["requestBody"]["content"]["application/json"]
                 assert content.get("examples") or content["schema"].get("examples"), (method, path)
-            good = next(
-                (call["responses"][status] for status in ("200", "201") if status in call["responses"]), None
-            )
+            responses = call["responses"]
+            good = next((responses[status] for status in ("200", "201") if status in responses), None)
             if path.startswith("/v1") and good is not None:
                 assert "example" in good["content"]["application/json"], (method, path)
 
@@ -70,9 +69,8 @@ def test_the_body_of_act_is_documented_as_optional(paths):
 
 
 async def test_the_limits_of_the_settings_are_told(make_client):
-    client = await make_client(
-        max_acts=7, max_events=8, max_dim=9, max_arms=10, max_arms_centred=5, max_label_bytes=6
-    )
+    bounds = {"max_acts": 7, "max_events": 8, "max_dim": 9, "max_arms": 10}
+    client = await make_client(max_arms_centred=5, max_label_bytes=6, **bounds)
     document = (await client.get("/openapi.json")).json()
     schemas = {name: schema.get("properties") for name, schema in document["components"]["schemas"].items()}
 

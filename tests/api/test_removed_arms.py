@@ -159,12 +159,8 @@ async def test_labels_that_no_arm_has_are_told_in_the_answer_alone(client):
 
 async def test_open_decisions_of_a_removed_arm_count_as_the_default_at_once(client):
     """Clicks that come later change no mean any more."""
-    spec = {
-        "session_id": "shop",
-        "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]},
-        "reward_range": [0, 1],
-        "expiry": {"after_seconds": 3600, "default_reward": 0},
-    }
+    spec = {"session_id": "shop", "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]}}
+    spec |= {"reward_range": [0, 1], "expiry": {"after_seconds": 3600, "default_reward": 0}}
     assert (await client.post("/v1/sessions", json=spec)).status_code == 201
     path = "/v1/sessions/shop"
     await client.post(f"{path}/acts", json={"count": 9, "eligible": ["a"]})

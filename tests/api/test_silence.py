@@ -289,13 +289,6 @@ async def test_both_groups_count_and_an_event_of_either_ends_it(client, clock):
     assert not await is_silent(client)
 
 
-async def test_a_guard_is_for_learners_over_arms(client):
-    learner = {"kind": "dbgd", "dim": 1, "feasible_set": {"kind": "ball", "radius": 1.0}}
-    answer = await client.post("/v1/sessions", json={"learner": learner, "guard": {"silence": True}})
-    assert answer.status_code == 422
-    assert "guard" in answer.text
-
-
 async def test_what_was_made_in_silence_stays_so_in_another_window_and_goes_with_its_arm(client, store, clock):
     await fallen_silent(client, clock)
     await acts(client, count=30)

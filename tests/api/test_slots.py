@@ -136,12 +136,8 @@ async def test_more_requests_than_may_wait_are_turned_away(make_client, monkeypa
     assert (await client.post(f"{paths[0]}/act")).status_code == 200
 
 
-CALLS = {
-    "act": {},
-    "acts": {"count": 2},
-    "feedback": {"arm": 0, "loss": 1},
-    "feedbacks": {"events": [{"arm": 0, "loss": 1}]},
-}
+CALLS = {"act": {}, "acts": {"count": 2}, "feedback": {"arm": 0, "loss": 1}}
+CALLS |= {"feedbacks": {"events": [{"arm": 0, "loss": 1}]}}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -173,9 +169,8 @@ async def test_integral_floats_are_integers(client, create):
     await create(session_id="s", learner=learner, seed=7.0)
     actions = (await client.post("/v1/sessions/s/acts", json={"count": 2.0})).json()["actions"]
 
-    settled = await client.post(
-        "/v1/sessions/s/feedback", json={"arm": float(actions[0]["arm"]), "loss": 1, "slot": 1.0}
-    )
+    event = {"arm": float(actions[0]["arm"]), "loss": 1, "slot": 1.0}
+    settled = await client.post("/v1/sessions/s/feedback", json=event)
 
     assert settled.json()["applied"] == 1
     assert (await client.get("/v1/sessions/s")).json()["learner"]["n_arms"] == 3
@@ -233,9 +228,8 @@ async def test_null_stands_for_the_default_in_calls(client, create):
 
     drawn = {"count": 2, "distinct": None, "eligible": None, "exclude": None}
     acted = await client.post("/v1/sessions/s/acts", json=drawn)
-    changed = await client.patch(
-        "/v1/sessions/s/arms", json={"add": ["c"], "remove": None, "pause": None, "resume": None}
-    )
+    body = {"add": ["c"], "remove": None, "pause": None, "resume": None}
+    changed = await client.patch("/v1/sessions/s/arms", json=body)
 
     assert len(acted.json()["actions"]) == 2
     assert changed.json()["learner"]["n_arms"] == 3

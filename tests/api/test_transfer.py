@@ -250,20 +250,12 @@ async def upgrade(store, session_id="s"):
     return await store.load(session_id)
 
 
-CALLS_ON_NEWER = {
-    "GET": ["", "/arms", "/history", "/export"],
-    "POST": ["/act", "/feedback", "/acts"],
-    "DELETE": [""],
-    "PATCH": ["", "/arms"],
-}
+CALLS_ON_NEWER = {"GET": ["", "/arms", "/history", "/export"], "POST": ["/act", "/feedback", "/acts"]}
+CALLS_ON_NEWER |= {"DELETE": [""], "PATCH": ["", "/arms"]}
 
 
-BODIES_OF_CALLS = {
-    "/feedback": {"arm": 0, "loss": 0.5},
-    "/acts": {"count": 2},
-    "/arms": {"add": ["y"]},
-    "": {"floor": 0.0},
-}
+BODIES_OF_CALLS = {"/feedback": {"arm": 0, "loss": 0.5}, "/acts": {"count": 2}}
+BODIES_OF_CALLS |= {"/arms": {"add": ["y"]}, "": {"floor": 0.0}}
 
 
 async def test_a_session_of_a_newer_version_is_to_be_asked_for_again_and_left_alone(make_client, store):

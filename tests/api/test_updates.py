@@ -63,11 +63,8 @@ async def test_a_better_event_is_learned_in_the_place_of_the_earlier_one(client,
     """Beside it a run in process does the same; after the window too, without an outstanding decision."""
     segment = {"segment": "x"} if "segments" in kind else {}
     arms = await created(client, kind, segment=segment.get("segment"))
-    run = start_run(
-        Specification.model_validate({k: v for k, v in body_of(kind).items() if k != "session_id"})
-        .decided()
-        .params(5)
-    )
+    fields = {name: value for name, value in body_of(kind).items() if name != "session_id"}
+    run = start_run(Specification.model_validate(fields).decided().params(5))
     assert [run.act(None, *segment.values()).arm for _ in arms] == arms
     first = [event(arm, 0.1 * (n % 4), str(n), **segment) for n, arm in enumerate(arms[:9])]
     assert await settled(client, *first) == {"applied": 9, "slot": 12, "outstanding": 3}
@@ -131,9 +128,8 @@ async def test_what_was_stored_for_an_id_counts(client):
     await settled(client, event(arms[0], 0.5, segment="x"))
     other = next(arm for arm in range(3) if arm != arms[0])
 
-    answer = await settled(
-        client, *[event(other, 0.9, segment="x"), event(arms[0], 0.9, segment="y"), event(arms[0], 0.9)]
-    )
+    again = event(arms[0], 0.9)
+    answer = await settled(client, event(other, 0.9, segment="x"), again | {"segment": "y"}, again)
 
     assert answer == {"duplicates": 3, "slot": 12, "outstanding": 11}
     assert (await settled(client, event(arms[0], 0.9, segment="x")))["updated"] == 1

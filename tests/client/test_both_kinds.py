@@ -32,9 +32,8 @@ async def test_every_awaited_method_works():
         assert await bandits.flush(5)
         assert bandits.reports.voided == 1
         assert (await shop.update(floor=0.1)).fields["floor"] == 0.1
-        await bandits.sessions.create(
-            "other", **CLICKS | {"decision_log": {"max_entries": 10}, "segments": {"max": 3}}
-        )
+        options = {"decision_log": {"max_entries": 10}, "segments": {"max": 3}}
+        await bandits.sessions.create("other", **CLICKS | options)
         assert [segment async for segment in bandits.session("other").segments()] == []
         assert [entry async for entry in bandits.session("other").decisions()] == []
         assert {view.session_id async for view in bandits.sessions.list(limit=1)} == {"shop", "other"}

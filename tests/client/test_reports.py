@@ -128,9 +128,8 @@ def test_reports_of_an_unknown_session_are_dropped_and_logged_by_default(dropped
 
 
 def test_a_batch_that_fails_for_too_long_is_dropped(dropped):
-    bandits, _ = scripted(
-        AWAY, on_error=dropped.append, reports=client.ReportRules(interval=0.0, give_up_after=0.02)
-    )
+    rules = client.ReportRules(interval=0.0, give_up_after=0.02)
+    bandits, _ = scripted(AWAY, on_error=dropped.append, reports=rules)
     bandits.session("s").report("hat", loss=1)
 
     assert wait_until(lambda: dropped)

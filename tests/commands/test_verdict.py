@@ -8,10 +8,8 @@ import pytest
 from service.commands import verdict
 from tests.client.conftest import VIEW, scripted
 
-GROUPS = {
-    "learner": {"acts": 9012, "outstanding": 2, "mean_reward": 0.1101},
-    "control": {"acts": 988, "outstanding": 0, "mean_reward": 0.0781},
-}
+GROUPS = {"learner": {"acts": 9012, "outstanding": 2, "mean_reward": 0.1101}}
+GROUPS |= {"control": {"acts": 988, "outstanding": 0, "mean_reward": 0.0781}}
 FOUND = {"difference": 0.032, "low": 0.0212, "high": 0.0428, "lift": 0.41, "confidence": 0.95, "is": "better"}
 SESSION = VIEW | {"reward_range": [0.0, 1.0], "groups": GROUPS, "verdict": FOUND}
 WORSE = FOUND | {"difference": -3.2, "low": -4.28, "high": -2.12, "lift": -0.021, "is": "worse"}

@@ -53,10 +53,8 @@ def test_texts_say_what_json_says(monkeypatch, piece):
 def test_arrays_are_written_exactly():
     numbers = np.random.default_rng(1).random((3, 2500))
 
-    assert json.loads("".join(json_chunks({"x": numbers, "y": list("ab")}))) == {
-        "x": numbers.tolist(),
-        "y": ["a", "b"],
-    }
+    shown = json.loads("".join(json_chunks({"x": numbers, "y": list("ab")})))
+    assert shown == {"x": numbers.tolist(), "y": ["a", "b"]}
 
 
 def test_floats_are_written_to_the_digit():
@@ -84,9 +82,8 @@ def test_what_is_no_json_number_is_refused():
 
 def test_small_answers_are_whole_and_large_ones_are_not():
     assert answer_body(json_chunks([1, 2])) == b"[1,2]"
-    assert "".join(answer_body(json_chunks(list(range(20_000))))) == json.dumps(
-        list(range(20_000)), separators=(",", ":")
-    )
+    numbers = list(range(20_000))
+    assert "".join(answer_body(json_chunks(numbers))) == json.dumps(numbers, separators=(",", ":"))
 
 
 @pytest.mark.parametrize("x", [np.linspace(-1, 1, 40) / 40, np.full(40, -0.0)])
@@ -171,9 +168,8 @@ async def test_works_that_are_given_up_keep_no_turn(clock):
 
     done = await asyncio.gather(*works, return_exceptions=True)
 
-    assert [type(outcome) for outcome in done] == [asyncio.CancelledError, type(None)] * 4 + [
-        asyncio.CancelledError
-    ]
+    kinds = [asyncio.CancelledError, type(None)] * 4
+    assert [type(outcome) for outcome in done] == [*kinds, asyncio.CancelledError]
 
 
 async def test_background_work_rests_between_short_turns(clock, monkeypatch):

@@ -19,11 +19,8 @@ def play(client, session_id, clicks, rounds=10):
     """Let visitors come who click on what ``clicks`` says of an action; two of three of them."""
     for _ in range(rounds):
         actions = client.post(f"/v1/sessions/{session_id}/acts", json={"count": 60}).json()["actions"]
-        events = [
-            {"label": each["label"], "group": each["group"], "reward": 1}
-            for number, each in enumerate(actions)
-            if number % 3 and clicks(each)
-        ]
+        clicked = [each for number, each in enumerate(actions) if number % 3 and clicks(each)]
+        events = [{"label": each["label"], "group": each["group"], "reward": 1} for each in clicked]
         answer = client.post(f"/v1/sessions/{session_id}/feedbacks", json={"events": events})
         assert answer.status_code == 200, answer.text
 

@@ -103,10 +103,8 @@ def test_a_pod_starts_beside_its_service_with_the_variables_of_both(
     tmp_path, monkeypatch, resources, pod, container, variables, address
 ):
     """A pod of a manifest without ``enableServiceLinks: false`` gets them; so do those of a Redis beside it."""
-    redis = {
-        "metadata": {"name": "bandit-redis"},
-        "spec": {"ports": [{"port": 6379}, {"port": 53, "protocol": "UDP"}]},
-    }
+    ports = [{"port": 6379}, {"port": 53, "protocol": "UDP"}]
+    redis = {"metadata": {"name": "bandit-redis"}, "spec": {"ports": ports}}
     environment = links(resources["Service"], address) | links(redis, address)
     secret = {
         "store-url": "memory://",
@@ -123,10 +121,8 @@ def test_a_pod_starts_beside_its_service_with_the_variables_of_both(
 
     assert secret == {}
     assert read_settings([]).port == container["ports"][0]["containerPort"] == 8000
-    assert unknown_variables(environment | {"BANDIT_REDS_PORT": "6379"}) == [
-        "BANDIT_PORT with ://",
-        "BANDIT_REDS_PORT",
-    ]
+    unknown = unknown_variables(environment | {"BANDIT_REDS_PORT": "6379"})
+    assert unknown == ["BANDIT_PORT with ://", "BANDIT_REDS_PORT"]
     with RunningService(tmp_path, environment=environment) as service:
         service.wait_ready()
         assert "not settings of this service: BANDIT_PORT with ://" in service.messages()

@@ -148,9 +148,8 @@ def test_a_head_that_the_service_reads_gets_through(balanced):
     ],
 )
 def test_a_head_that_is_too_large_is_the_same_problem_as_without_it(balanced, line, headers):
-    check_problem(
-        sent(balanced, f"GET {line} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()), HeadTooLargeError
-    )
+    request = f"GET {line} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"
+    check_problem(sent(balanced, request.encode()), HeadTooLargeError)
 
 
 @pytest.mark.parametrize(

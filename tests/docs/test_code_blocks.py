@@ -37,23 +37,8 @@ EXTRAS = PROJECT["optional-dependencies"]
 SYNTAX = {"for", "do", "done"}
 
 
-OTHER_PROGRAMS = {
-    *(
-        ".",
-        "cyclonedx-py",
-        "git",
-        "kubectl",
-        "nox",
-        "npm",
-        "npx",
-        "pip-audit",
-        "pre-commit",
-        "prometheus",
-        "pytest",
-        "uv",
-    ),
-    "uvicorn",
-}
+OTHER_PROGRAMS = {".", "cyclonedx-py", "git", "kubectl", "nox", "npm", "npx", "pip-audit", "pre-commit"}
+OTHER_PROGRAMS |= {"prometheus", "pytest", "uv", "uvicorn"}
 """Programs that are not of this project: only the syntax of their commands is checked."""
 
 
@@ -158,9 +143,8 @@ TOOLS = {"curl", "cut", "grep", "head", "paste", "rm", "sleep", "wc", "yes"}
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_says_its_language(page):
-    assert {
-        block.place: block.language for block in blocks_of(page) if block.language not in LANGUAGES | DIRECTIVES
-    } == {}
+    others = [block for block in blocks_of(page) if block.language not in LANGUAGES | DIRECTIVES]
+    assert {block.place: block.language for block in others} == {}
 
 
 def test_no_block_is_missed():
@@ -227,9 +211,8 @@ def test_the_calls_print_what_the_page_says(page, service):
     run = script.replace("localhost:8000", service.url.removeprefix("http://"))
     for name in sorted(TOOLS & set(re.findall(r"\w+", script))):
         program(name)
-    printed = subprocess.run([program("sh"), "-c", run], capture_output=True, text=True, check=True).stdout.split(
-        END
-    )
+    shell = subprocess.run([program("sh"), "-c", run], capture_output=True, text=True, check=True)
+    printed = shell.stdout.split(END)
 
     for (block, output), got in zip(steps, printed, strict=False):
         assert same_output(output, got.strip()), f"{block.place} prints\n{got}"
@@ -269,12 +252,8 @@ def same(told: object, got: object) -> bool:
 
 
 def test_every_page_is_looked_at():
-    assert {name_of(page) for page in TOURS} >= {
-        "README.md",
-        "docs/feedback.md",
-        "docs/errors.md",
-        "docs/idempotency.md",
-    }
+    tours = {"README.md", "docs/feedback.md", "docs/errors.md", "docs/idempotency.md"}
+    assert {name_of(page) for page in TOURS} >= tours
     assert ROOT / "docs/decisions/0001-losses-not-rewards.md" in PAGES
 
 

@@ -27,9 +27,8 @@ def test_fluent_bit_reports_each_click_once_and_the_service_skips_wrong_lines(tm
         host, port = service.url.removeprefix("http://").split(":")
         names = {"BANDIT_HOST": host, "BANDIT_PORT": port, "CLICKS": str(clicks), "DELAYED_BANDITS_API_KEY": ""}
         names["PARSERS"] = str(ROOT / "docs/fluent-bit-parsers.conf")
-        clicks.write_text(
-            "\n".join(['{"session_id": "none"}'] * 12_000 + [*lines[:50], "torn {", *lines[:10]]) + "\n"
-        )
+        torn = ["torn {", *lines[:10]]
+        clicks.write_text("\n".join(['{"session_id": "none"}'] * 12_000 + lines[:50] + torn) + "\n")
         command = ["fluent-bit", "-c", str(ROOT / "docs/fluent-bit.conf")]
         shipping = subprocess.Popen(command, env=os.environ | names, stdout=subprocess.DEVNULL)
         try:

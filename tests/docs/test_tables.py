@@ -59,9 +59,8 @@ def test_every_learner_has_its_section_over_arms_or_over_points():
         for kind in re.findall(r"`(\w+)`", heading)
     }
 
-    expected = {
-        ("Over arms" if issubclass(cls, ArmsSpec) else "Over points", kind) for kind, cls in REGISTRY.items()
-    }
+    titles = ("Over points", "Over arms")
+    expected = {(titles[issubclass(cls, ArmsSpec)], kind) for kind, cls in REGISTRY.items()}
 
     assert placed == expected, "docs/learners.md: each kind has a heading ### below ## Over arms or ## Over points"
 
@@ -86,22 +85,16 @@ def test_the_errors_are_those_of_the_code():
 
 def test_the_interface_page_has_every_route_with_its_role():
     """As ``python -m tests.support.described`` writes it."""
-    told = {
-        call: line.split(" | ")[1]
-        for line in rows("docs/api.md", "route", "role", "does")
-        for call in described.told_in(line)
-    }
+    lines = rows("docs/api.md", "route", "role", "does")
+    told = {call: line.split(" | ")[1] for line in lines for call in described.told_in(line)}
 
     assert told == described.roles(), "python -m tests.support.described writes the rows"
 
 
 def test_the_deployment_page_has_every_variable_of_the_compose_file():
     used = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
-    named = {
-        name
-        for line in rows("docs/deployment.md", "variable", "effect")
-        for name in re.findall(r"`([A-Z_]+)`", line)
-    }
+    told = rows("docs/deployment.md", "variable", "effect")
+    named = {name for line in told for name in re.findall(r"`([A-Z_]+)`", line)}
 
     assert named == used
 

@@ -132,9 +132,8 @@ def test_the_learner_is_to_the_bit_what_it_is_with_its_own_acts_alone(kind, expi
             assert len(run.open_slots) == len(alone.open_slots)
     control = run.control.ledger
     assert min(control.feedbacks, control.voided, control.removed, run.ledger.feedbacks) > 0
-    assert (
-        control.slot == control.feedbacks + control.expired + control.removed + control.voided + control.outstanding
-    )
+    ended = control.feedbacks + control.expired + control.removed + control.voided
+    assert control.slot == ended + control.outstanding
     assert control.by_arm.sum() == control.outstanding
     assert run.counts.slot == run.slot == control.slot + alone.ledger.slot
 
@@ -173,9 +172,8 @@ def test_counts_of_both_groups_are_those_of_all_losses():
             each.outstanding += 1
             each.settle()
             each.learn(loss)
-    run = start_run(
-        Params(REGISTRY["fixed"].model_validate({"kind": "fixed", "n_arms": 2}), 1, control=ControlParams(0.5))
-    )
+    fixed = REGISTRY["fixed"].model_validate({"kind": "fixed", "n_arms": 2})
+    run = start_run(Params(fixed, 1, control=ControlParams(0.5)))
     assert run.counts.equal_losses
     run.ledger, run.control.ledger = learner, control
 

@@ -85,9 +85,8 @@ RUNS = [
 @pytest.mark.parametrize("default", [None, 0.75])
 def test_sums_are_those_of_the_decisions_one_by_one(kind, provisional, segments, losses, default):
     """Through events, voids, updates, expiry and removal; the state has them to the bit."""
-    fields = {"kind": kind, "arms": ["a", "b", "c"]} | (
-        {"max_open_slots": 500} if kind == "tsallis_delayed" else {}
-    )
+    slots = {"max_open_slots": 500} if kind == "tsallis_delayed" else {}
+    fields = {"kind": kind, "arms": ["a", "b", "c"]} | slots
     expiry = Expiry(64.0, default, provisional and default is not None)
     params = Params(REGISTRY[kind].model_validate(fields), 3, losses, expiry, max_segments=segments)
     run: Any = start_run(params)

@@ -88,29 +88,6 @@ def test_a_log_of_losses_needs_its_range_for_columns(tmp_path, capsys):
     assert "1,1.0,0.5,0" in (tmp_path / "out.csv").read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("log.txt", "", "name the format"),
-        ("log.jsonl", "{", "line 1"),
-        ("log.jsonl", "[1]", "line 1"),
-        ("log.jsonl", '{"kind": "act"}', "not an entry"),
-        ("log.csv", "kind,slot\nact,x\n", "line 2"),
-        ("log.csv", "slot\n1\n", "line 2"),
-        ("absent.jsonl", None, "No such file"),
-    ],
-)
-def test_what_cannot_be_read_is_said_in_one_line(tmp_path, capsys, name, text, reason):
-    if text is not None:
-        (tmp_path / name).write_text(text)
-
-    code, out, err = run(capsys, tmp_path / name)
-
-    assert (code, out) == (1, "")
-    assert reason in err
-    assert err.count("\n") == 1
-
-
 def test_an_empty_log_is_no_data(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text("")
 

@@ -58,15 +58,10 @@ def test_a_small_log_gives_what_the_formulas_give():
 def test_without_a_default_only_answered_acts_count():
     """Ratings of 1 and 0 without slots: of an arm with rating 1 the mean is 1, however few are rated."""
     session = {"kind": "session", "expiry": None, "reward_range": [0, 1], "at": 0.0}
-    acts = [
-        {"kind": "act", "slot": t, "arm": t % 2, "probability": 0.5, "eligible": 2, "at": float(t)}
-        for t in range(1, 401)
-    ]
-    rated = [
-        {"kind": "event", "arm": t % 2, "reward": float(t % 2), "outcome": "applied", "at": t + 2.5}
-        for t in range(1, 401)
-        if t % 3
-    ]
+    act = {"kind": "act", "probability": 0.5, "eligible": 2}
+    acts = [act | {"slot": t, "arm": t % 2, "at": float(t)} for t in range(1, 401)]
+    rating = {"kind": "event", "outcome": "applied"}
+    rated = [rating | {"arm": t % 2, "reward": float(t % 2), "at": t + 2.5} for t in range(1, 401) if t % 3]
     log = [session, *sorted([*acts, *rated], key=lambda entry: entry["at"])]
 
     means = [each.ips for each in arm_means(match(log), 0.95)]
@@ -77,10 +72,8 @@ def test_without_a_default_only_answered_acts_count():
 
 
 def test_a_log_without_other_values_than_the_default_has_no_width():
-    log = [
-        {**entry, "reward": 0.0} if entry["kind"] == "event" else entry
-        for entry in played(WORLDS["short window"], 1)[0]
-    ]
+    entries = played(WORLDS["short window"], 1)[0]
+    log = [{**entry, "reward": 0.0} if entry["kind"] == "event" else entry for entry in entries]
 
     assert next(policies(match(log), 0.95)).ips == (0, 0, 0)
 

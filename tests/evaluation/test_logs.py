@@ -27,10 +27,7 @@ LOG = [
     {"kind": "session", "changed": ["floor"], "expiry": EXPIRY, "loss_range": [0, 1]},
     {"kind": "event", "arm": 1, "loss": 1.0, "outcome": "expired", "count": 2, "until": "2026-01-01T00:00:00.500Z"},
 ]
-LOG = [
-    entry | {"position": number, "at": f"2026-01-01T00:00:0{number // 4}.000Z"}
-    for number, entry in enumerate(LOG, 1)
-]
+LOG = [each | {"position": n, "at": f"2026-01-01T00:00:0{n // 4}.000Z"} for n, each in enumerate(LOG, 1)]
 FIELDS = list(dict.fromkeys(name for entry in LOG for name in entry))
 
 
@@ -75,9 +72,7 @@ def written(path, rows, separator=","):
 
 
 def with_commas(row):
-    return {
-        name: str(value).replace(".", ",") if isinstance(value, float) else value for name, value in row.items()
-    }
+    return {key: str(value).replace(".", ",") if isinstance(value, float) else value for key, value in row.items()}
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
@@ -92,11 +87,7 @@ def test_numbers_gaps_and_lists_of_tables_are_read(tmp_path, kind, change):
 def test_of_an_event_that_was_improved_the_last_value_counts():
     events = [EVENT | {"event_id": "a"}, EVENT | {"event_id": "b", "slot": 2}]
     improved = [{"kind": "event", "arm": 0, "outcome": "updated", "loss": 0.25, "event_id": "b"}]
-    improved += [
-        improved[0] | {"loss": 0.125},
-        improved[0] | {"event_id": "trimmed away"},
-        improved[0] | {"loss": None},
-    ]
+    improved += [improved[0] | other for other in ({"loss": 0.125}, {"event_id": "trimmed away"}, {"loss": None})]
 
     outcomes = match([ACT, ACT | {"slot": 2}, *events, *improved])
 
@@ -136,17 +127,22 @@ def test_what_other_programs_write_is_read(tmp_path, name, encoding, pack):
         ("a.csv", b"kind,outcome\nevent,shown\n", "outcome: 'shown' is none of applied"),
         ("a.jsonl", b'{"kind": "act", "probability": 2}\n', "probability: 2.0 is not above 0"),
         ("a.jsonl", b"{'kind': 1}\n", "line 1: not an entry of a decision log (Expecting property name"),
+        *(("a.jsonl", text, "line 1") for text in (b"{", b"[1]")),
+        ("a.jsonl", b'{"kind": "act"}', "not an entry"),
+        ("absent.jsonl", None, "No such file"),
         ("a.ndjson", b'{"kind": "\xe9"}', "neither UTF-8 nor UTF-16"),
         ("a.csv", b"kind,label\nact,\xe9\n", "neither UTF-8 nor UTF-16"),
         ("a.csv.gz", gzip.compress(b"kind\n" * 9, mtime=0)[:-9], "a.csv.gz: Compressed file ended"),
         ("a.xlsx", b"", "name the format, one of jsonl, ndjson, json, csv, tsv, parquet"),
     ],
 )
-def test_what_can_not_be_read_is_named(tmp_path, capsys, name, text, says):
-    (tmp_path / name).write_bytes(text)
+def test_what_can_not_be_read_is_named_in_one_line(tmp_path, capsys, name, text, says):
+    if text is not None:
+        (tmp_path / name).write_bytes(text)
 
     assert main([str(tmp_path / name)], "prog") == 1
-    assert says in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), says in err) == ("", 1, True), err
 
 
 def test_parquet_is_read_and_written_where_it_is_installed(tmp_path):
@@ -157,12 +153,8 @@ def test_parquet_is_read_and_written_where_it_is_installed(tmp_path):
     assert found(tmp_path / "log.parquet") == found(written(tmp_path / "log.jsonl", LOG))
     options = ["--columns", str(tmp_path / "out.parquet"), "--loss-range", "0", "1"]
     assert main([str(tmp_path / "log.parquet"), *options], "prog") == 0
-    assert pa.parquet.read_table(tmp_path / "out.parquet").column_names == [
-        "action",
-        "reward",
-        "pscore",
-        "position",
-    ]
+    names = pa.parquet.read_table(tmp_path / "out.parquet").column_names
+    assert names == ["action", "reward", "pscore", "position"]
 
 
 def test_a_probability_may_exceed_one_by_rounding(tmp_path):
@@ -222,14 +214,9 @@ def test_an_event_is_that_of_its_slot_or_of_the_only_act_that_it_can_be_of():
 
 def test_acts_without_a_value_are_left_out_and_counted_by_why():
     acts = [entry(slot, 0) for slot in range(1, 6)] + [entry(6, 1)]
-    ends = [
-        event(0, "voided", loss=None),
-        event(0, "expired", loss=None, count=2),
-        event(0, "removed", loss=0.5, slot=4),
-        {"kind": "arms", "removed": ["b"]},
-        event(0, loss=0.5, slot=9),
-        {"kind": "session", "changed": ["floor"]},
-    ]
+    ends = [event(0, "voided", loss=None), event(0, "expired", loss=None, count=2)]
+    ends += [event(0, "removed", loss=0.5, slot=4), {"kind": "arms", "removed": ["b"]}]
+    ends += [event(0, loss=0.5, slot=9), {"kind": "session", "changed": ["floor"]}]
 
     outcomes = match([*acts, *ends], window=0)
 
@@ -257,9 +244,8 @@ SESSION = {"kind": "session", "expiry": {"after_seconds": WINDOW, "default_rewar
 
 def timed(entries, session=SESSION, step=1.0):
     """Entries a second apart behind that of the session."""
-    return [
-        row | {"position": n, "at": step * n, "session_id": "a"} for n, row in enumerate([session, *entries], 1)
-    ]
+    rows = enumerate([session, *entries], 1)
+    return [row | {"position": n, "at": step * n, "session_id": "a"} for n, row in rows]
 
 
 def test_the_last_window_is_left_out_where_missing_clicks_are_learned_at_its_end():
@@ -349,9 +335,8 @@ def test_a_log_counts_from_the_last_change_of_its_window():
     other = SESSION | {"expiry": SESSION["expiry"] | {"after_seconds": 20}, "changed": ["expiry"]}
     acts = [entry(slot, 0) for slot in range(1, 40)]
 
-    outcomes = match(
-        timed([*acts[:5], SESSION | {"changed": ["floor"]}, *acts[5:9], other, *acts[9:], event(0, reward=1)])
-    )
+    same, clicks = SESSION | {"changed": ["floor"]}, [event(0, reward=1)]
+    outcomes = match(timed([*acts[:5], same, *acts[5:9], other, *acts[9:], *clicks]))
 
     assert outcomes.arms.size == 30
     assert outcomes.left_out == {"before the window or its default changed": 9}

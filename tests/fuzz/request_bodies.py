@@ -68,8 +68,6 @@ def seeds() -> list[bytes]:
     names = ("create", "event", "events", "acts", "change", "act", "replace")
     groups = [EXAMPLES[name] for name in names]
     values = [(number, dict(example)["value"]) for number, group in enumerate(groups) for example in group.values()]
-    values += [
-        (0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": {"after_seconds": 1, "default_loss": None}})
-        for kind in vectors.kinds()
-    ]
+    expiry = {"after_seconds": 1, "default_loss": None}
+    values += [(0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": expiry}) for kind in vectors.kinds()]
     return [bytes([number]) + json.dumps(value).encode() for number, value in values]

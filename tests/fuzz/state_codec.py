@@ -29,10 +29,8 @@ SPEC = STORED.encode()
 def _runs() -> list[Run]:
     """One started run for each kind, with expiry, which keeps the most records."""
     specs = [vectors.traces(kind)[0]["spec"] for kind in sorted(vectors.kinds())]
-    return [
-        start_run(Params(REGISTRY[spec["kind"]].model_validate(spec), seed=1, expiry=Expiry(60.0, None)))
-        for spec in specs
-    ]
+    learners = [REGISTRY[spec["kind"]].model_validate(spec) for spec in specs]
+    return [start_run(Params(each, seed=1, expiry=Expiry(60.0, None))) for each in learners]
 
 
 RUNS = _runs()

@@ -35,11 +35,8 @@ def needs(spec: type[RatedSpec]) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return shape | {name: THEOREM[name] for name in always}, given, {name: THEOREM[name] for name in rates.theorem}
 
 
-NEEDS = {
-    kind: needs(spec)
-    for kind, spec in REGISTRY.items()
-    if issubclass(spec, RatedSpec) and not spec.rate_fields.anytime
-}
+RATED = {kind: spec for kind, spec in REGISTRY.items() if issubclass(spec, RatedSpec)}
+NEEDS = {kind: needs(spec) for kind, spec in RATED.items() if not spec.rate_fields.anytime}
 """Learners whose sessions must say where the rates come from."""
 
 
@@ -231,9 +228,8 @@ def test_arms_of_tsallis_weights_come_and_go_in_ratio() -> None:
     p = probabilities(weights)
 
     np.testing.assert_allclose(probabilities(joined(weights, 2)), [*(p * 4 / 6), 1 / 6, 1 / 6], rtol=1e-10)
-    np.testing.assert_allclose(
-        probabilities(without(weights, np.array([1]))), p[[0, 2, 3]] / (1 - p[1]), rtol=1e-10
-    )
+    left = probabilities(without(weights, np.array([1])))
+    np.testing.assert_allclose(left, p[[0, 2, 3]] / (1 - p[1]), rtol=1e-10)
 
 
 def regret(spec: dict[str, Any], seed: int, slots: int = 3000, delay: int = 5) -> float:

@@ -88,10 +88,8 @@ def share_of_clicks(kind: str, show: Show, seed: int) -> float:
 @pytest.mark.recipes
 @pytest.mark.parametrize("kind", ["centred_tsallis", "multiscale_tsallis"])
 def test_naming_what_fits_gets_more_clicks_than_drawing_until_it_fits(kind):
-    named, again = (
-        np.array([share_of_clicks(kind, show, seed) for seed in range(SEEDS)])
-        for show in (with_eligible, drawing_again)
-    )
+    seeds, ways = range(SEEDS), (with_eligible, drawing_again)
+    named, again = (np.array([share_of_clicks(kind, show, seed) for seed in seeds]) for show in ways)
 
     gain = named - again
     error = gain.std(ddof=1) / np.sqrt(SEEDS)

@@ -188,12 +188,8 @@ def test_one_update_descends_as_lemma_descent_says(seed: int, dim: int, delta: f
     a, b = quadratic(rng, dim)
     lipschitz = float(np.linalg.eigvalsh(a)[-1] + np.linalg.norm(b))
     eta = 10 ** rng.uniform(-3, 1)
-    spec = {
-        "dim": dim,
-        "feasible_set": {"kind": "ball", "radius": 1.0},
-        "learning_rate": eta,
-        "perturbation": delta,
-    }
+    spec = {"dim": dim, "feasible_set": {"kind": "ball", "radius": 1.0}}
+    spec |= {"learning_rate": eta, "perturbation": delta}
     learner = DbgdSpec.model_validate(spec).build()
     state = learner.start()
     other = rng.normal(size=dim)

@@ -94,11 +94,8 @@ def test_it_does_what_the_rule_says_number_by_number(n_arms, default, slots):
             state = learner.charge(state, arm, default)
             plain.charge(arm)
         for kind in rng.choice(kinds, rng.integers(0, 3)).tolist():
-            arm, loss, count = (
-                arm if kind == "void" else int(rng.integers(n_arms)),
-                float(rng.integers(2)),
-                1 + t % 3,
-            )
+            arm = arm if kind == "void" else int(rng.integers(n_arms))
+            loss, count = float(rng.integers(2)), 1 + t % 3
             more = {"correct": (loss,), "event": (loss, count), "update": (loss, 0.25), "void": ()}
             getattr(plain, kind)(*((count,) if kind == "drop" else (arm, *more[kind])))
             op = {"op": kind, "arm": arm, "loss": loss, "count": count, "earlier": 0.25}
@@ -159,11 +156,8 @@ def test_shift_and_scale_of_losses_do_not_matter(make, seed, power, shift, n_arm
 )
 def test_order_within_a_slot_does_not_matter(make, seed, n_arms, default):
     """One slot's events, or corrections, in reverse change p of the next slot by 1e-14 at most."""
-    learner, rng, default = (
-        make(n_arms),
-        np.random.default_rng(seed),
-        default if make is MultiscaleTsallis else None,
-    )
+    learner, rng = make(n_arms), np.random.default_rng(seed)
+    default = default if make is MultiscaleTsallis else None
     state = learner.start()
 
     def told(state: Any, arm: int, loss: float) -> Any:

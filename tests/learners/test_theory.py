@@ -238,9 +238,8 @@ def test_batched_exp3_and_every_inequality_of_its_proof(games):
                 assert (moved <= eta * (p * total).sum(axis=1) + ROUNDING).all()
             hedge += (p * total).sum(axis=1, keepdims=True) - total - eta / 2 * moment[:, None]
         assert (hedge <= math.log(k) / eta + ROUNDING).all()
-        played_regret = sum(
-            expected(course.chance, p @ row) for p, row in zip(course.p, played.losses, strict=True)
-        )
+        pairs = zip(course.p, played.losses, strict=True)
+        played_regret = sum(expected(course.chance, p @ row) for p, row in pairs)
         assert played_regret - played.losses.sum(axis=0).min() <= math.sqrt(2 * (k + 10 * w) * t * math.log(k))
 
 

@@ -29,9 +29,8 @@ def moments(trace):
     learner = vectors.build(trace)
     over_arms = isinstance(learner, ArmLearner)
     played = vectors.arm_moments(learner, trace) if over_arms else vectors.point_moments(learner, trace)
-    answer = (
-        {"open": "distribution", "event": "probabilities"} if over_arms else dict.fromkeys(("open", "event"), "x")
-    )
+    points = dict.fromkeys(("open", "event"), "x")
+    answer = {"open": "distribution", "event": "probabilities"} if over_arms else points
     return [getattr(learner, answer[what])(state).tolist() for what, _, state, _ in played if what in answer]
 
 

@@ -9,11 +9,8 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner, PointLearner, Record, Slot, SlotLearner, draw
 from tests.support import vectors
 
-THEOREMS = [
-    pytest.param(case, id=f"{kind}-{index}")
-    for kind in vectors.kinds()
-    for index, case in enumerate(vectors.load(kind).get("theorem", []))
-]
+STORED = [(kind, enumerate(vectors.load(kind).get("theorem", []))) for kind in vectors.kinds()]
+THEOREMS = [pytest.param(case, id=f"{kind}-{index}") for kind, cases in STORED for index, case in cases]
 
 
 NEXT = Slot(10_000, 0, 0.5)

@@ -85,10 +85,8 @@ def test_without_draining_what_is_due_later_stays_pending_and_is_listed():
     record = replay(Recorder(plan()), 8, drain=False)
 
     assert [event.slot for event in record.pending] == [7, 8]
-    assert [event["slot"] for event in report(mab_synthetic().head(8), drain=False).summary["pending_events"]] == [
-        7,
-        8,
-    ]
+    pending = report(mab_synthetic().head(8), drain=False).summary["pending_events"]
+    assert [event["slot"] for event in pending] == [7, 8]
     assert (record.sent, record.acknowledged, record.counts) == (6, 6, Counts(8, 6, 2))
     assert record.problems() == []
 
@@ -137,10 +135,8 @@ def test_an_event_that_was_not_settled_is_noticed():
             super().deliver(events[1:])
             return Receipt(len(events), 0)
 
-    assert replay(Forgetful(plan()), 8).problems() == [
-        "8 events acknowledged, 3 settled",
-        "5 decisions outstanding, 0 events pending",
-    ]
+    problems = ["8 events acknowledged, 3 settled", "5 decisions outstanding, 0 events pending"]
+    assert replay(Forgetful(plan()), 8).problems() == problems
 
 
 def test_somebody_else_in_the_session_is_noticed():

@@ -41,9 +41,8 @@ def test_the_image_is_small_says_what_it_is_and_serves_alone():
         pytest.skip("needs an engine of Docker")
     name = f"bandit-{uuid.uuid4().hex[:8]}"
     docker("build", "--target", "service", "-t", name, "--build-arg", f"REVISION={REVISION}", ".")
-    (command,) = (
-        line for line in (ROOT / "docs/deployment.md").read_text().splitlines() if line.startswith("docker run")
-    )
+    lines = (ROOT / "docs/deployment.md").read_text().splitlines()
+    (command,) = (line for line in lines if line.startswith("docker run"))
     command = command.replace(":8000:8000", ":0:8000").replace(
         "bandit:/data delayed-bandits", f"{name}:/data {name}"
     )

@@ -104,11 +104,8 @@ def where(cls, name):
 
 def _inherited(node, known):
     defined = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
-    used = {
-        each.attr
-        for each in ast.walk(node)
-        if isinstance(each, ast.Attribute) and ast.unparse(each.value) in {"self", "super()"}
-    }
+    attributes = [each for each in ast.walk(node) if isinstance(each, ast.Attribute)]
+    used = {each.attr for each in attributes if ast.unparse(each.value) in {"self", "super()"}}
     return {name for name in (defined | used) & known.keys() if not name.startswith("__")}
 
 

@@ -47,10 +47,8 @@ def test_the_wheel_says_what_it_is_and_needs(wheel):
 
 
 def test_every_dependency_has_a_lowest_version_and_a_ceiling():
-    requirements = [
-        *PROJECT["dependencies"],
-        *(one for each in PROJECT["optional-dependencies"].values() for one in each),
-    ]
+    optional = PROJECT["optional-dependencies"].values()
+    requirements = [*PROJECT["dependencies"], *(one for each in optional for one in each)]
 
     for requirement in map(Requirement, requirements):
         operators = {each.operator for each in requirement.specifier}
@@ -95,12 +93,8 @@ def test_a_source_is_named_once_the_project_says_where_it_is(hatch_build):
 
 def test_the_name_on_the_index_is_the_same_wherever_it_stands():
     extras = PROJECT["optional-dependencies"]
-    own = {
-        Requirement(each).name
-        for one in extras.values()
-        for each in one
-        if extras.keys() & Requirement(each).extras
-    }
+    needed = [Requirement(one) for each in extras.values() for one in each]
+    own = {each.name for each in needed if extras.keys() & each.extras}
 
     assert own == {PROJECT["name"]}
     assert f"pip install '{PROJECT['name']}[server]'" in install("server")
@@ -117,9 +111,8 @@ def test_the_metadata_is_that_of_the_installed_wheel(bare):
 def imported_by(code):
     """The names of the modules that a new process has after some code."""
     code = f"import sys; {code}; print(*sys.modules)"
-    return set(
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(run.stdout.split())
 
 
 def test_the_application_does_not_import_what_only_some_services_need():
@@ -243,7 +236,5 @@ def test_help_and_bad_flags_are_as_in_a_checkout(scripts, elsewhere):
 
     assert told.returncode == 0
     assert told.stdout.startswith("usage: delayed-bandits serve")
-    assert (refused.returncode, refused.stderr) == (
-        2,
-        "delayed-bandits: there is no flag --no-such-flag: see --help\n",
-    )
+    says = "delayed-bandits: there is no flag --no-such-flag: see --help\n"
+    assert (refused.returncode, refused.stderr) == (2, says)

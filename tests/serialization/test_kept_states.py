@@ -82,7 +82,6 @@ def test_kept_segments_are_as_they_were_played(name):
 def test_what_stands_for_event_ids_and_keys_never_changes():
     """Else an event that was counted before an upgrade would count again after it."""
     assert digest("e1").hex() == "afdd4403c41069df839dbe2249f98aee"
-    assert (
-        digest("key", "POST", "/v1/sessions/{session_id}/act", "jokes").hex() == "a8fb4724706d841d89f0717b27f7f917"
-    )
+    found = digest("key", "POST", "/v1/sessions/{session_id}/act", "jokes")
+    assert found.hex() == "a8fb4724706d841d89f0717b27f7f917"
     assert unpack_answer(bytes(range(16)) + b'{"slot":1}') == (bytes(range(16)), b'{"slot":1}')

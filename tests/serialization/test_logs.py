@@ -102,9 +102,8 @@ def test_whoever_reads_a_session_has_the_vectors_of_who_wrote_it(seed, expiry):
 
         assert vectors_of(read.run) == vectors_of(session.cached.run)
         assert logs.encode(read.run) == logs.encode(session.cached.run)
-        assert {key for key in session.kept if key[:1] == b"r"} == {
-            b"r%d" % n for n in range(len(read.run.stored_rows))
-        }
+        expected = {b"r%d" % n for n in range(len(read.run.stored_rows))}
+        assert {key for key in session.kept if key[:1] == b"r"} == expected
         logged += session.is_logged()
         if chance.random() < 0.3:
             session.cached = read

@@ -155,12 +155,8 @@ def test_other_times_give_other_numbers(kind):
 
 # -- A session with a provisional default on two workers that share a Redis: the numbers of its twin in process.
 
-PROVISIONAL = {
-    "learner": {"kind": "multiscale_tsallis", "n_arms": 5},
-    "loss_range": [1, 0],
-    "seed": 11,
-    "expiry": {"after_seconds": 3600, "default_loss": 0},
-}
+PROVISIONAL = {"learner": {"kind": "multiscale_tsallis", "n_arms": 5}, "loss_range": [1, 0], "seed": 11}
+PROVISIONAL |= {"expiry": {"after_seconds": 3600, "default_loss": 0}}
 
 
 @pytest.mark.processes
@@ -207,13 +203,8 @@ def test_acts_and_clicks_at_once_are_each_counted_once(tmp_path, redis_server):
 
 # -- A session with segments on two workers that share a Redis: the numbers of its twin in process.
 
-SEGMENTED = {
-    "learner": {"kind": "multiscale_tsallis", "n_arms": 4},
-    "reward_range": [0, 1],
-    "seed": 12,
-    "segments": {"max": 5},
-    "expiry": {"after_seconds": 3600, "default_reward": 0},
-}
+SEGMENTED = {"learner": {"kind": "multiscale_tsallis", "n_arms": 4}, "reward_range": [0, 1], "seed": 12}
+SEGMENTED |= {"segments": {"max": 5}, "expiry": {"after_seconds": 3600, "default_reward": 0}}
 
 
 @pytest.mark.processes

@@ -399,9 +399,8 @@ def test_answers_that_were_handed_over_are_those_of_the_worker_itself(pool, key)
 
     assert told[0] == [(status, headers, text.replace(there, owned_by(0))) for status, headers, text in told[1]]
     assert {status for status, _, _ in told[0]} >= {200, 204, 404, 409, 415, 422}
-    logged = [
-        json.loads(line) for line in workers.service.text().splitlines() if '"code": "invalid_request"' in line
-    ]
+    lines = workers.service.text().splitlines()
+    logged = [json.loads(line) for line in lines if '"code": "invalid_request"' in line]
     assert {line["session"] for line in logged if "session" in line} == {owned_by(0), there}
 
 
@@ -512,9 +511,8 @@ def test_events_of_many_sessions_seldom_conflict(pool, count):
     clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]
     names = [f"s{n}" for n in range(1000)]
     for name in names:
-        clients[0].post(
-            f"{created(clients[0], name, learner=ONE_ARM)}/acts", json={"count": 100}
-        ).raise_for_status()
+        path = created(clients[0], name, learner=ONE_ARM)
+        clients[0].post(f"{path}/acts", json={"count": 100}).raise_for_status()
     before = conflicts(clients[0])
 
     def report(client: httpx.Client) -> int:

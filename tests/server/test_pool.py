@@ -256,9 +256,8 @@ def test_a_worker_that_took_the_place_of_another_begins_anew(watched_board, cloc
     given_up(watchdog, watched_board, clock, seconds=4.5, beating=(0, 2))
     watched_board.forget(1)
 
-    assert (
-        given_up(watchdog, watched_board, clock, seconds=4.5, beating=(0, 2), processes={0: -1, 1: -9, 2: -3}) == []
-    )
+    found = given_up(watchdog, watched_board, clock, seconds=4.5, beating=(0, 2), processes={0: -1, 1: -9, 2: -3})
+    assert found == []
 
 
 def test_a_worker_under_a_debugger_stays(watched_board, clock, monkeypatch):

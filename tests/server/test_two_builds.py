@@ -123,11 +123,8 @@ def test_an_upgrade_and_the_way_back_lose_nothing(start, own_redis_server):
             wait_until(lambda: stored() == {1})
             assert {view[FIELD] for view in views(newer).values()} == {0}
             idle = back.get("/v1/sessions/idle")
-            assert (idle.status_code, idle.json()["code"], idle.headers["Retry-After"]) == (
-                503,
-                "newer_schema",
-                "1",
-            )
+            told = (idle.status_code, idle.json()["code"], idle.headers["Retry-After"])
+            assert told == (503, "newer_schema", "1")
             newer.patch("/v1/sessions/idle", json={"idle_ttl_seconds": None})
             assert back.get("/v1/sessions/idle").json()["slot"] == 1
             refused = len(load.refused)

@@ -112,10 +112,8 @@ def test_sessions_that_are_read_share_all_but_their_draws():
 
 
 def test_large_sessions_share_nothing():
-    learners = [
-        {"kind": "dexp3", "n_arms": SHORT + 1},
-        {"kind": "dexp3", "arms": [f"label {n}" for n in range(300)]},
-    ]
+    learners = [{"n_arms": SHORT + 1}, {"arms": [f"label {n}" for n in range(300)]}]
+    learners = [{"kind": "dexp3"} | each for each in learners]
     for learner in learners:
         assert stored_specification.begun(Stored(Specification(learner=learner), 1).encode()) is None
 

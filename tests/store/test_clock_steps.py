@@ -29,12 +29,8 @@ class ShiftedServer:
         self._file = folder / "shift"
         self.server = RedisServer(folder)
         self.server.program = WHEEL
-        self.server.environment = {
-            "LD_PRELOAD": faketime_library(),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
+        preload = {"LD_PRELOAD": faketime_library(), "FAKETIME_TIMESTAMP_FILE": str(self._file)}
+        self.server.environment = preload | {"FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1"}
         self._file.write_text("+0")
         self.server.start()
 
@@ -114,11 +110,9 @@ async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(store, s
     assert steps == [1]
     assert "the store's clock went back by 46" in caplog.text
     assert abs(store.now() - time.time()) < 10
-    notes = dict(
-        note
-        for key in shifted.server.client.keys("bandit:due:*")
-        for note in shifted.server.client.zrange(key, 0, -1, withscores=True)
-    )
+    client = shifted.server.client
+    found = [client.zrange(key, 0, -1, withscores=True) for key in client.keys("bandit:due:*")]
+    notes = dict(note for each in found for note in each)
     assert abs(notes[b"new"] / 1000 - time.time() - WINDOW) < 30
     assert notes[b"touched"] / 1000 > time.time() + 12 * HOUR
 

@@ -306,9 +306,8 @@ async def everything(store, names):
         assert (await store.create(new_session(name, idle_ttl_ms=600_000))).version == "a-0"
         assert await store.commit(commit("a-0", "a-1", session_id=name, **fields)) == Committed()
         assert await store.commit(commit("a-0", "a-1", session_id=name, **fields)) == Committed()
-        again = await store.commit(
-            commit("a-1", "a-2", session_id=name, event_ids=[digest(1)], lookups=[digest("k")])
-        )
+        asked = {"session_id": name, "event_ids": [digest(1)], "lookups": [digest("k")]}
+        again = await store.commit(commit("a-1", "a-2", **asked))
         assert again == Known(dict.fromkeys([digest(1)], b""), {digest("k"): b"y"})
         assert isinstance(await store.commit(commit("a-0", "b1", session_id=name, writer="b")), Conflict)
         assert await store.read_records(name) == {b"1": b"x"}
@@ -343,10 +342,8 @@ async def test_sessions_on_every_master_keep_the_contract(cluster):
         with pytest.raises(ValueError, match="cursor"):
             await store.list(foreign, 7)
     by_prefix = [await store.list(None, 4, "s1"), await store.list("after~s12", 40, "s1")]
-    assert [[each.session_id for each in page.sessions] for page in by_prefix] == [
-        ["s1", "s10", "s11", "s12"],
-        [f"s1{n}" for n in range(3, 10)],
-    ]
+    found = [[each.session_id for each in page.sessions] for page in by_prefix]
+    assert found == [["s1", "s10", "s11", "s12"], [f"s1{n}" for n in range(3, 10)]]
     assert await store.count("s1", 100) == 11
     cluster.nodes[cluster.master_of("bandit:index")].client.delete("bandit:index")
     for name in names:

@@ -268,10 +268,8 @@ def test_a_connection_that_was_just_lost_takes_no_call_under_uvloop(redis_server
 # -- Many calls under way in a store: each gets its own reply, or its own failure, once.
 
 PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=60)
-IMPATIENT = {
-    "kill": StoreOptions(reply_seconds=20, retry_seconds=0),
-    "freeze": StoreOptions(reply_seconds=0.5, retry_seconds=0),
-}
+IMPATIENT = {"kill": StoreOptions(reply_seconds=20, retry_seconds=0)}
+IMPATIENT |= {"freeze": StoreOptions(reply_seconds=0.5, retry_seconds=0)}
 """A reply must not be missing for too long before the server is killed."""
 
 

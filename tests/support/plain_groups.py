@@ -1,8 +1,9 @@
 """The two groups of a session, decision by decision, in lists: what the service's counts are compared with."""
 
-import math
 from hashlib import blake2b
 from typing import Any
+
+from tests.support.plain_verdict import written_out
 
 BUCKETS = 64
 
@@ -75,15 +76,8 @@ class Groups:
     def interval(self) -> tuple[float, float] | None:
         """Both ends of the difference, rewards being in [0, 1]; None if there is no verdict yet."""
         both = [self.rewards("learner"), self.rewards("control")]
-        n = sum(map(len, both))
-        if n < 200 or not all(both):
+        if sum(map(len, both)) < 200 or not all(both):
             return None
-        spread = 0.0
-        for x in both:
-            middle = (sum(x) + 2) / (len(x) + 4)
-            spread += ((sum(each * each for each in x) + 2) / (len(x) + 4) - middle**2) * n / len(x)
-        a = 0.05
-        r = (2 * math.log(1 / a) + math.log(2 * math.log(1 / a) + 1)) / 5000
-        half = math.sqrt(spread * 2 * (n * r + 1) / (n * n * r) * math.log(math.sqrt(n * r + 1) / a))
-        difference = sum(both[0]) / len(both[0]) - sum(both[1]) / len(both[1])
-        return difference - half, difference + half
+        squares = [sum(each * each for each in rewards) for rewards in both]
+        difference, radius = written_out([len(each) for each in both], [sum(each) for each in both], squares)
+        return difference - radius, difference + radius

@@ -124,9 +124,8 @@ async def broken_promises(store: Store, session_id: str, seed: int, steps: int =
 
 async def _unkept(store: Store, session_id: str, writers: list[Writer]) -> list[str]:
     state = await _state(store, session_id)
-    return [
-        f"{event} was acknowledged" for writer in writers for event in writer.acknowledged if event not in state
-    ]
+    known = (event for writer in writers for event in writer.acknowledged)
+    return [f"{event} was acknowledged" for event in known if event not in state]
 
 
 async def _state(store: Store, session_id: str) -> Counter[int]:

@@ -107,10 +107,8 @@ def client(tracer: Tracer, port: int, found: dict[str, Passed]) -> None:
         path = "/v1/sessions/traced"
         tries = [trace(tracer, connection, f"{path}/act", {}) for _ in range(TRIES)]
         found["act"] = min((calls for _, calls in tries), key=figures)
-        events = [
-            {"arm": json.loads(text)["arm"], "loss": 0.5, "event_id": f"event-{number}"}
-            for number, (text, _) in enumerate(tries)
-        ]
+        arms = [json.loads(text)["arm"] for text, _ in tries]
+        events = [{"arm": arm, "loss": 0.5, "event_id": f"event-{number}"} for number, arm in enumerate(arms)]
         tries = [trace(tracer, connection, f"{path}/feedback", event) for event in events]
         found["feedback"] = min((calls for _, calls in tries), key=figures)
     finally:

@@ -74,12 +74,8 @@ def traces(kind: str) -> list[dict[str, Any]]:
 
 def all_traces(field: str) -> list[Any]:
     """The traces of every learner that has such a field, ``n_arms`` or ``dim``."""
-    return [
-        pytest.param(trace, id=f"{kind}-{trace['name']}")
-        for kind in kinds()
-        for trace in traces(kind)
-        if field in REGISTRY[kind].model_fields
-    ]
+    named = [(kind, trace) for kind in kinds() if field in REGISTRY[kind].model_fields for trace in traces(kind)]
+    return [pytest.param(trace, id=f"{kind}-{trace['name']}") for kind, trace in named]
 
 
 def traces_of(prefix: str) -> list[Any]:

@@ -223,9 +223,8 @@ def test_a_folder_that_can_not_be_made_again_ends_nothing(tmp_path):
 @pytest.mark.parametrize("removed", ["*", "*.db", "*_0.db", "folder"])
 def test_a_cleaner_of_temporary_files_costs_no_count_and_ends_nothing(tmp_path, removed):
     def posts(client):
-        return value(
-            scrape(client), "bandit_http_requests_total", method="POST", route="/v1/sessions", status="2xx"
-        )
+        labels = {"method": "POST", "route": "/v1/sessions", "status": "2xx"}
+        return value(scrape(client), "bandit_http_requests_total", **labels)
 
     variables = {"TMPDIR": str(tmp_path)}
     with RunningService(tmp_path, "--workers", "2", environment=variables) as service, service.client() as client:

@@ -28,17 +28,13 @@ RATE_INTERVAL = "30s"
 def scraping(service_url, folder):
     """A client of a Prometheus with the shipped configuration, but for the address and how often it scrapes."""
     text = (MONITORING / "prometheus.yml").read_text()
-    text = text.replace("127.0.0.1:8000", service_url.removeprefix("http://")).replace(
-        "interval: 15s", "interval: 1s"
-    )
+    text = text.replace("127.0.0.1:8000", service_url.removeprefix("http://"))
+    text = text.replace("interval: 15s", "interval: 1s")
     config = folder / "prometheus.yml"
     config.write_text(text.replace("[alerts.yml]", f"[{MONITORING / 'alerts.yml'}]"))
     port = free_port()
-    flags = [
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
+    flags = [f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+    flags += [f"--web.listen-address=127.0.0.1:{port}"]
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen([program("prometheus"), *flags], stderr=log) as process,
@@ -73,9 +69,8 @@ def metrics_of(query):
     return {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
 
 
-RULES = [
-    rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
-]
+GROUPS = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+RULES = [rule for group in GROUPS for rule in group["rules"]]
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]

@@ -106,12 +106,9 @@ def test_without_the_extra_that_is_said_and_the_service_runs(tmp_path):
 def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_path, compression):
     """An hour between batches: what comes, comes as the service stops."""
     with Collector() as collector:
-        variables = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-            "OTEL_EXPORTER_OTLP_COMPRESSION": compression,
-            "OTEL_BSP_SCHEDULE_DELAY": "3600000",
-            "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
-        }
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+        variables |= {"OTEL_EXPORTER_OTLP_COMPRESSION": compression}
+        variables |= {"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test"}
         with RunningService(tmp_path, "--workers", "2", environment=variables) as service:
             workers = set(service.workers(2))
             service.wait_serving(2)
@@ -137,12 +134,9 @@ def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_p
 @pytest.mark.processes
 def test_spans_come_while_it_runs_also_of_calls_that_fail(tmp_path, own_redis_server):
     with Collector() as collector:
-        variables = {
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.url}/v1/traces",
-            "OTEL_SERVICE_NAME": "shop",
-            "OTEL_BSP_SCHEDULE_DELAY": "50",
-            "BANDIT_STORE_URL": own_redis_server.url,
-        }
+        variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.url}/v1/traces"}
+        variables |= {"OTEL_SERVICE_NAME": "shop", "OTEL_BSP_SCHEDULE_DELAY": "50"}
+        variables |= {"BANDIT_STORE_URL": own_redis_server.url}
         with RunningService(tmp_path, environment=variables) as service, service.client() as client:
             create(client)
             wait_until(lambda: any(span.name == "store create" for span in collector.spans()))

@@ -117,11 +117,8 @@ async def test_the_store_calls_of_a_request_are_its_children(traced):
     assert [child.name for child in children] == ["store create"]
     assert commit.parent == act.context
     assert commit.kind is SpanKind.CLIENT
-    assert dict(commit.attributes) == {
-        "db.operation.name": "commit",
-        "bandit.requests": 1,
-        "bandit.outcome": "committed",
-    }
+    told = {"db.operation.name": "commit", "bandit.requests": 1, "bandit.outcome": "committed"}
+    assert dict(commit.attributes) == told
 
 
 async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_to_the_others():

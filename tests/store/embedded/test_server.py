@@ -29,9 +29,8 @@ from tests.support.waiting import wait_until
 async def test_what_was_committed_is_there_after_a_stop_and_a_start(server):
     store = RedisStore(server.url)
     await store.create(new_session())
-    await store.commit(
-        commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, answers={digest("k"): b"y"})
-    )
+    more = {"event_ids": [digest(1)], "records": {b"1": b"x"}, "answers": {digest("k"): b"y"}}
+    await store.commit(commit("a-0", "a-1", **more))
     before = await store.load("s")
     server.stop()
     server.start()
@@ -158,9 +157,8 @@ def test_a_program_that_ends_at_once_is_quoted(tmp_path):
 
 @pytest.mark.slow
 def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path):
-    embedded = EmbeddedServer(
-        tmp_path / "data", binary=script(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
-    )
+    binary = script(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
+    embedded = EmbeddedServer(tmp_path / "data", binary=binary)
     with pytest.raises(EmbeddedStoreError, match="did not answer in time"):
         embedded.start(timeout=0.5)
 
