@@ -9,13 +9,13 @@ import pytest
 from tests.support.house import code_lines, figures, files_with_code, words_of_docs
 
 BUDGET = {
-    "code lines of service": 17_900,
-    "files of service": 115,
+    "code lines of service": 18_500,
+    "files of service": 120,
     "folders of service": 17,
     "largest file of service": 350,
-    "code lines of tests": 31_000,
-    "code lines of loadtest": 5_700,
-    "words of docs": 44_000,
+    "code lines of tests": 32_000,
+    "code lines of loadtest": 7_000,
+    "words of docs": 45_000,
     "files of a feedback": 20,
     "functions of a feedback": 90,
     "changes of file of a feedback": 55,
@@ -24,13 +24,13 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 17_899,
-    "files of service": 114,
+    "code lines of service": 19_010,
+    "files of service": 120,
     "folders of service": 16,
     "largest file of service": 350,
-    "code lines of tests": 30_854,
-    "code lines of loadtest": 5_556,
-    "words of docs": 43_644,
+    "code lines of tests": 31_749,
+    "code lines of loadtest": 6_070,
+    "words of docs": 44_822,
     "files of a feedback": 18,
     "functions of a feedback": 78,
     "changes of file of a feedback": 50,
