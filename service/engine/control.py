@@ -80,11 +80,11 @@ class Restart(NamedTuple):
         left = self.open.copy()
 
         def is_from_before(event: ArmFeedback) -> bool:
-            if _names_slot(run, event):
-                return (event.slot or 0) <= self.slot
+            if (slot := _slot_of(run, event)) is not None and slot > self.slot:
+                return False
             place = int(event.is_control), run.arms.positions[event.arm]
             left[place] -= 1
-            return left.item(place) >= 0
+            return slot is not None or left.item(place) >= 0
 
         return is_from_before
 
@@ -94,7 +94,7 @@ class Restart(NamedTuple):
         if before is not None:
             if since != self.slot:
                 self.past[group].correct(event.loss, before)
-        elif not _names_slot(run, event) or (event.slot or 0) <= self.slot:
+        elif (slot := _slot_of(run, event)) is None or slot <= self.slot:
             self.end(group, run.arms.positions[event.arm], 1, loss, is_void=event.is_void)
 
     def end(self, group: int, position: int, count: int, loss: float | None, *, is_void: bool = False) -> None:
@@ -106,9 +106,10 @@ class Restart(NamedTuple):
                 self.past[group].learn(loss, count)
 
 
-def _names_slot(run: ArmRun, event: ArmFeedback) -> bool:
-    """Return whether an event settles the decision of the slot that it names, and not the oldest of its arm."""
-    return isinstance(run.learner, SlotLearner) and not event.is_control
+def _slot_of(run: ArmRun, event: ArmFeedback) -> int | None:
+    """Return the slot whose decision an event settles, if it says so; None: the oldest of its arm."""
+    by_slot = isinstance(run.learner, SlotLearner) and not event.is_control
+    return event.slot if by_slot and event.signed_slot is None else event.signed_slot
 
 
 # -- The group.

@@ -362,6 +362,24 @@ async def test_events_of_older_decisions_leave_a_new_verdict_alone(client, clock
     assert (await view(client))["groups"]["control"]["mean_reward"] == pytest.approx(1 / counted)
 
 
+async def test_tokens_say_of_which_decisions_events_after_a_halt_are(client):
+    body = {"learner": {"kind": "fixed", "arms": ["a"]}, "reward_range": [0, 1], "tokens": True, "expiry": WINDOW}
+    guarded = {"control": {"share": 0.5}, "guard": {"tolerance": 0.01, "silence": False}, "seed": 7}
+    await client.post("/v1/sessions", json={"session_id": "s"} | body | guarded)
+    before = (await acts(client, count=400))["actions"]
+    clicks = [{"arm": 0, "group": "control", "reward": 1}] * 150
+    assert (await settled(client, *clicks))["applied"] == 150
+    await patch(client, halted=False)
+
+    new = [each for each in (await acts(client, count=400))["actions"] if each["group"] == "learner"]
+    old = [each for each in before if each["group"] == "learner"][:20]
+    answers = [{"token": each["token"], "reward": 1} for each in (*new, *old)]
+    assert (await settled(client, *answers))["applied"] == len(answers)
+
+    groups = (await view(client))["groups"]
+    assert [groups[name]["mean_reward"] for name in GROUPS] == [1, 0]
+
+
 async def test_imports_with_other_numbers_are_refused_or_work(client):
     """Of both groups, and of what a new verdict leaves alone."""
     _, clicks = await halted_session(client, expiry=WINDOW, decision_log={"max_entries": 10})

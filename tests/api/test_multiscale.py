@@ -242,7 +242,8 @@ async def test_counts_tell_what_is_sick_and_healthy_sessions_show_nothing(
         random = np.random.default_rng(seed)
         learner = {"kind": "multiscale_tsallis", "n_arms": arms}
         fields["expiry"]["after_seconds"] = WINDOW
-        await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "seed": seed} | fields)
+        batches = {"seed": seed, "guard": {"silence": False}}  # Between two of them no event can come.
+        await client.post("/v1/sessions", json={"session_id": "s", "learner": learner} | batches | fields)
         for _ in range(10):
             actions = (await client.post(f"{PATH}/acts", json={"count": 200})).json()["actions"]
             told = [{"arm": each["arm"]} for each in actions if random.random() < share]
