@@ -401,12 +401,12 @@ class Reader:
             default = cached.stored.specification.default_loss
             add_counts(added, await journal.counts(run.params.losses, default, FairYield()))
         rows.clear()
-        leader, least, order, fair_yield = dict[str, Any](), 0.0, [live[int(p.argmax())], *known], FairYield()
+        leader, least, order, fair_yield = dict[str, Any](), 0.0, np.empty(0, dtype=np.int64), FairYield()
         # First the arm that leads, then those that are known, then all from the most probable one on.
         for start in (-1, *range(0, len(live), ARMS_AT_ONCE)):
-            if not start:
-                order = [live[at] for at in np.argsort(-p, kind="stable").tolist()]
-            some = order if start < 0 else order[start : start + ARMS_AT_ONCE]
+            order = order if start else np.argsort(-p, kind="stable")
+            some = [live[at] for at in order[start : start + ARMS_AT_ONCE].tolist()]
+            some = [live[int(p.argmax())], *known] if start < 0 else some
             some = [arm for arm in some if arm not in rows and run.arms.is_live(arm)]
             if missing := [arm for arm in some if arm not in known]:
                 if (found := await self.store.read_counts(session_id, missing)) is None:

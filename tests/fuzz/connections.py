@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 import uvicorn
+from starlette.responses import Response
 from uvicorn.server import ServerState
 
-from service.api.problems import problem
+from service.api.problems import problem_fields
 from service.server.connection import MAX_HEAD_BYTES, HttpConnection
 from service.server.connection_limits import ConnectionLimit
 
@@ -91,7 +92,7 @@ async def _connection(data: bytes) -> None:
         check_origin=lambda _url, _headers: None,
         limit=ConnectionLimit(10, time.monotonic),
         head_seconds=60.0,
-        refuse=lambda error, *_: problem(error, 1),
+        refuse=lambda error, *_: Response(json.dumps(problem_fields(error)), error.status),
     )
     connection.connection_made(wire)
     size = 1 + (data[0] if data else 0)

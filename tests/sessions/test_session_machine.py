@@ -24,7 +24,7 @@ class SegmentMachine(SessionMachine):
     most = 3
 
     def expiry(self, window):
-        plain = ExpirySpec(after_seconds=window, default_loss=None)
+        plain = ExpirySpec.model_validate({"after_seconds": window, f"default_{self.word}": None})
         return plain if self.kind == "centred_tsallis" else SessionMachine.expiry(self, window)
 
     def specification(self, learner, seed):

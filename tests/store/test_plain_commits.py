@@ -88,8 +88,8 @@ async def test_it_writes_what_the_long_way_writes(redis_server, idle):
     for name in ("plain", "long"):
         keys = sorted(redis_server.client.keys(f"bandit:{{{name}}}*"))
         fields = [redis_server.client.hgetall(key) for key in keys]
-        times = {b"created_at", b"expires_at"}
-        hashes.append([{k: v for k, v in each.items() if k not in times} for each in fields])
+        stamps = {b"created_at", b"expires_at"}
+        hashes.append([{k: v for k, v in each.items() if k not in stamps} for each in fields])
         times.append([redis_server.client.pexpiretime(key) for key in keys])
         expires_at = redis_server.client.hget(f"bandit:{{{name}}}", "expires_at")
         assert expires_at is None if idle is None else set(times[-1]) == {int(expires_at)}
