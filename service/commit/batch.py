@@ -157,7 +157,7 @@ class Journal(list[Happening]):
         Parameters
         ----------
         session : as it was before the batch, with a decision log
-        logged : entries of the log so far
+        logged : entries of the log so far; 0 if none of them came along in an import
         fair_yield : is awaited between entries
         """
         entries, log, told = list[bytes](), session.decision_log, dict[str, Any]()

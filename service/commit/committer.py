@@ -100,8 +100,9 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     draft.effective = effective
     losses, is_logged = base.run.params.losses, before.decision_log is not None
     default = None if before.expiry is None else before.default_loss
-    entries = await journal.entries(before, run.ledger.logged, draft.fair_yield) if is_logged else ()
-    run.ledger.logged += len(entries)
+    logged = 0 if run.ledger.untold else run.ledger.logged
+    entries = await journal.entries(before, logged, draft.fair_yield) if is_logged else ()
+    run.ledger.logged, run.ledger.untold = run.ledger.logged + len(entries), run.ledger.untold and not entries
     state = encode(run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()

@@ -70,6 +70,8 @@ class Ledger:
     """Events that named each goal, applied ones and updates, in the order of ``Params.goals``."""
     logged: int = 0
     """Entries of the decision log so far, trimmed ones included: the position of the last."""
+    untold: bool = False
+    """Whether the next entry has to say how events are read, as those before an import stayed elsewhere."""
     judged: int = 0
     """In a session over arms with expiry, its latest events, fewer than ``JUDGED_TOGETHER``, but for duplicates."""
     late: int = 0

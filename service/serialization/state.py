@@ -47,7 +47,9 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 # -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
 
-EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL, SILENT = 1, 2, 4, 8, 16, 32, 64
+EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL, SILENT, UNTOLD = (
+    1 << bit for bit in range(8)
+)
 """Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates. With ``CONTROL``
 the last of these are the numbers of a control group."""
 _NAMES = (
@@ -111,7 +113,7 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     for name, (least, most), number in zip(_NAMES, _RANGES, numbers[4:_FACTS], strict=True):
         if not least <= number <= most:
             raise CodecError(f"{name} is not in [{least:g}, {most:g}]")
-    told = {"equal_losses": EQUAL_LOSSES, "late_events": LATE_EVENTS, "silent": SILENT}
+    told = {"equal_losses": EQUAL_LOSSES, "late_events": LATE_EVENTS, "silent": SILENT, "untold": UNTOLD}
     told = {name: bool(flags & flag) for name, flag in told.items()}
     ledger = ledger_type(*numbers[4:_FACTS], **told, logged=numbers[_RATES + n_rates] if flags & HAS_LOG else 0)
     control, n_numbers = None, N_NUMBERS if flags & CONTROL else 0
@@ -355,7 +357,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     parts.append(behind)
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
     flags |= bool(shared) * SEGMENTS | (ledger.logged > 0) * HAS_LOG | ledger.late_events * LATE_EVENTS
-    flags |= (control is not None) * CONTROL | ledger.silent * SILENT
+    flags |= (control is not None) * CONTROL | ledger.silent * SILENT | ledger.untold * UNTOLD
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)

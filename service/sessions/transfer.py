@@ -128,6 +128,7 @@ def restored(
     schema : the newest that its state may have here
     """
     spec, run, snapshot = cached.stored.specification, cached.run, whole.snapshot
+    run.ledger.untold = run.ledger.logged > 0
     state = codec.encode(run, min(schema, cached.schema), summary.effective_arms_of(run))
     about, whole = summary.encode_about(spec.chosen(), run), whole._replace(snapshot=snapshot._replace(state=state))
     idle, remembered = spec.idle_ttl_ms, run.params.remember_seconds

@@ -111,9 +111,11 @@ async def test_an_import_goes_on_behind_the_entries_elsewhere(make_client, clien
     assert (empty["decisions"], empty["cursor"]) == ([], late["cursor"])
     assert (await read(elsewhere, early["cursor"]))["missed"] is True
     await act(elsewhere)
+    await act(elsewhere)
     for cursor, missed in ((early["cursor"], True), (late["cursor"], False), (None, False)):
         page = await read(elsewhere, cursor)
-        assert (positions(page), "missed" in page) == ([5], missed)
+        assert (positions(page), "missed" in page) == ([5, 6, 7], missed)
+        assert [entry["kind"] for entry in page["decisions"]] == ["session", "act", "act"]
 
 
 async def test_a_cursor_of_the_session_before_is_refused(client, clock):
