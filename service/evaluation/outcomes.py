@@ -103,8 +103,6 @@ class _Log:
     open: dict[Any, OrderedDict[int, _Decision]] = field(default_factory=lambda: defaultdict(OrderedDict))
     """Acts by source that no event names, the oldest first."""
     labels: dict[int, str] = field(default_factory=dict)
-    named: int = 0
-    """Events that name their slot."""
     lone: int = 0
     """Events that name the slot of an act that the log has not."""
     last: dict[str, int] = field(default_factory=dict)
@@ -113,6 +111,8 @@ class _Log:
     """Of the last entry, in Unix seconds."""
     begin: float = -math.inf
     """Before it there were acts that the log has not, or with another window."""
+    changed: int = 0
+    """So many acts came before the last change of window or default."""
     until: float = -math.inf
     """Decisions of acts up to then have expired."""
 
@@ -145,8 +145,12 @@ class _Log:
             default = expiry.get(f"default_{word}")
             self.word, self.window = word, float(expiry.get("after_seconds", 0))
             self.default = None if default is None else float(default)
-            is_other = self.is_told and before != (self.window, self.default)
-            self.begin, self.is_told = self.at if is_other else self.begin, True
+            is_other = (
+                before != (self.window, self.default) if self.is_told else "expiry" in entry.get("changed", ())
+            )
+            if is_other:
+                self.begin, self.changed = self.at, len(self.acts)
+            self.is_told = True
 
     def act(self, entry: Entry) -> None:
         act = _Decision(self.at, _source(entry), None, entry["probability"], entry["eligible"])
@@ -175,7 +179,6 @@ class _Log:
             if len(self.open[source]) == 1 and not self.window:
                 event.of = self.open[source].popitem()[1]
         else:
-            self.named += 1
             act = self.by_slot.pop(slot, None)
             if act is None or act.source[-1] != source[-1]:
                 self.lone += 1
@@ -234,7 +237,9 @@ def match(
             raise ValueError(f"not an entry of a decision log: {error}") from error
     for event in log.events if not log.window else ():
         if event.of is not None:
-            event.of.value, event.of.answered, log.named = event.value, event.at, log.named + 1
+            event.of.value, event.of.answered = event.value, event.at
+    for act in log.acts[: log.changed]:
+        act.value, act.ended = None, CHANGED
     log.acts = [act for act in log.acts if segment in (None, act.source[1])]
     log.events = [e for e in log.events if segment in (None, e.source[1]) and (log.window or e.of is None)]
     is_unknown = log.default is not None and math.isnan(log.default)
@@ -255,14 +260,11 @@ def _outcomes(log: _Log) -> Outcomes:
     """
     events, default = log.events, log.default if log.window else None
     over = max(log.until, log.at - (log.window or math.inf) * LATE)
-    begin = -math.inf if default is None or not events else log.begin
     left_out, kept = Counter[str](), list[_Decision]()
     for act in log.acts:
         is_over, why = act.at <= over, ""
         if act.value is None and act.ended != OPEN:
             why = act.ended
-        elif act.at < begin:
-            why = CHANGED
         elif not events and default is not None and not is_over:
             why = YOUNG
         elif not events and act.value is None:
@@ -282,9 +284,10 @@ def _outcomes(log: _Log) -> Outcomes:
         came, posted = np.array([(event.at, event.value) for event in events]).T
         window = log.window * LATE if log.window else log.at - at.min(initial=log.at) + 1
         # A click that comes within a window of the beginning may be of an act from before.
-        acted, span = (at, sources, answered), (begin + window, log.at)
+        begin = log.begin + window if default is not None else log.begin if log.changed else -math.inf
+        acted, span = (at, sources, answered), (begin, log.at)
         found.spread = spread = Spread.of(acted, (came, of, posted), default, window, span)
-        found.slots = "mixed" if log.named else "estimated"
+        found.slots = "estimated" if np.isnan(answered).all() else "mixed"
         log.lone += len(events) - spread.values.size
     if log.lone:
         left_out[TRIMMED] = log.lone

@@ -342,6 +342,27 @@ def test_a_log_counts_from_the_last_change_of_its_window():
     assert outcomes.left_out == {"before the window or its default changed": 9}
 
 
+@pytest.mark.parametrize("clicks", ["known", "mixed", "estimated"])
+@pytest.mark.parametrize("new", [None, {"after_seconds": WINDOW, "default_reward": 0.5}], ids=["ends", "other"])
+@pytest.mark.parametrize("begins", [False, True])
+def test_acts_before_a_change_of_window_or_default_leave_whatever_their_events_name(clicks, new, begins):
+    old, new = (new, SESSION["expiry"]) if begins else (SESSION["expiry"], new)
+    slots = [{"slot": 61 + n} if clicks == "known" or (n and clicks == "mixed") else {} for n in (0, 1)]
+    events = [event(0, reward=1.0, **slot) for slot in slots]
+    change = SESSION | {"expiry": new, "changed": ["expiry"]}
+    acts = [entry(slot, 0) for slot in range(1, 101)]
+    first = [event(0, reward=0.25, slot=3), event(0, "expired", reward=0.0, count=59, until=61.5)]
+    log = [*acts[:60], *first, change, *acts[60:], *events]
+
+    at_once = [row | {"at": max(70.0, row["at"])} for row in timed(log, SESSION | {"expiry": old})]
+    for rows in (timed(log, SESSION | {"expiry": old}), timed(log, acts[0] | {"arm": 1})[1:], at_once):
+        outcomes = match([row | {"position": n} for n, row in enumerate(rows, 1)])
+        assert outcomes.slots == clicks
+        assert outcomes.left_out["before the window or its default changed"] == 60
+        assert outcomes.arms.size <= 40
+        assert 0.25 not in (*outcomes.values, *(outcomes.spread.values if outcomes.spread else ()))
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
