@@ -16,8 +16,8 @@ import numpy as np
 
 from ..flag_parser import FlagParser
 from ..row_files import FORMATS, LogFileError, parquet_module, piped
-from .delays import MIN_EFFECTIVE, Floats, Interval, wilson
-from .logs import read_entries
+from .delays import MIN_EFFECTIVE, Floats, Interval, widest
+from .logs import ROUNDING, read_entries
 from .outcomes import Outcomes, match
 
 
@@ -41,16 +41,11 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     Parameters
     ----------
     outcomes : what was logged of settled decisions
-    confidence : of the intervals, in (0, 1); they are Wilson's (1927) where there are two values, else normal
+    confidence : of the intervals, in (0, 1)
     """
-    kinds = np.unique(outcomes.values)
     for arm in np.unique(outcomes.arms):
-        if outcomes.spread is not None:
-            yield _value(outcomes.name(int(arm)), (outcomes.arms == arm) * 1.0, outcomes, confidence)
-            continue
-        values = outcomes.values[outcomes.arms == arm]
-        interval = _mean(values, kinds, confidence) if values.size >= MIN_EFFECTIVE else None
-        yield Estimate(outcomes.name(int(arm)), values.size, float(values.size), interval)
+        found = _value(outcomes.name(int(arm)), (outcomes.arms == arm) * 1.0, outcomes, confidence)
+        yield found._replace(ips=found.snips, snips=None)
 
 
 def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
@@ -59,32 +54,20 @@ def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     Parameters
     ----------
     outcomes : what was logged of settled decisions, with the probabilities of what was drawn
-    confidence : of the intervals, in (0, 1); they are normal, and hold as the number of acts grows
+    confidence : of the intervals, in (0, 1); they hold as the number of acts grows
 
     Notes
     -----
     IPS weighs each act by the policy's probability of it over that of the log (Horvitz and Thompson 1952); SNIPS
     divides by the sum of weights (Swaminathan and Joachims 2015), the effective sample size is Kish's (1965).
-    Acts of a control group are weighed alike: each probability is that within its act's own group.
+    Acts of a control group are weighed alike: each probability is that within its act's own group. Intervals are
+    normal; with two values, or of acts that all ended alike, they have the wider ends of that and Wilson's (1927).
     """
     uniform = 1 / (outcomes.eligible * outcomes.probabilities)
     yield _value("uniform", uniform, outcomes, confidence)
     for arm in np.unique(outcomes.arms):
         weights = (outcomes.arms == arm) / outcomes.probabilities
         yield _value(outcomes.name(int(arm)), weights, outcomes, confidence)
-
-
-def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
-    if kinds.size > 2:
-        return _normal(float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)), confidence)
-    low, high = float(kinds[0]), float(kinds[-1])
-    if low == high:
-        return Interval(low, low, low)
-    # Wilson's, of the share of the higher value.
-    count, z = values.size, _z(confidence)
-    p = int(np.count_nonzero(values == high)) / count
-    centre, half = wilson(p, count, z)
-    return Interval(*(low + (high - low) * float(each) for each in (p, centre - half, centre + half)))
 
 
 def _value(name: str, weights: Floats, outcomes: Outcomes, confidence: float) -> Estimate:
@@ -95,16 +78,14 @@ def _value(name: str, weights: Floats, outcomes: Outcomes, confidence: float) ->
     effective = total**2 / float((weights**2).sum()) if acts else 0.0
     if effective < MIN_EFFECTIVE:
         return Estimate(name, acts, effective, None)
-    terms = weights * values
-    ips = _normal(float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size)), confidence)
+    terms, z, kinds = weights * values, _z(confidence), np.unique(values)
     mean = float(terms.sum() / total)
     error = float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / total)
-    return Estimate(name, acts, effective, ips, _normal(mean, error, confidence))
-
-
-def _normal(value: float, error: float, confidence: float) -> Interval:
-    half = _z(confidence) * error
-    return Interval(value, value - half, value + half)
+    # Acts that all ended alike have no spread of their own: they might have ended as others did.
+    seen = kinds if kinds.size == 2 or error <= ROUNDING * np.ptp(kinds) else kinds[:1]
+    ips = float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size))
+    both = (widest(*each, seen, effective, z) for each in (ips, (mean, error)))
+    return Estimate(name, acts, effective, *both)
 
 
 def _z(confidence: float) -> float:

@@ -149,14 +149,25 @@ class Spread:
             return effective, None
         mean = (base or 0.0) + float(per_event @ (posted - (base or 0.0))) / total
         centred = per_event * (posted - (mean if base is None else base))
-        low, width = float(seen.min()), float(np.ptp(seen))
-        if not width:
-            return effective, Interval(mean, mean, mean)
         size = total**2 / max(float(weights**2 @ exposures), TINY)
+        return effective, widest(mean, math.sqrt(float(centred @ centred)) / total, seen, size, z)
+
+
+def widest(mean: float, error: float, seen: Floats, size: float, z: float) -> Interval:
+    """Return an interval with the wider ends of a normal one and of Wilson's (1927).
+
+    Parameters
+    ----------
+    mean, error : with its standard error
+    seen : values; Wilson's is of the mean's share of the way from the least to the largest, if these differ
+    size : effective sample size
+    z : quantile of the normal distribution
+    """
+    low, width, ends = float(seen.min()), float(np.ptp(seen)), [mean - z * error, mean + z * error]
+    if width:
         centre, half = wilson(min(1.0, max(0.0, (mean - low) / width)), size, z)
-        error, ends = z * math.sqrt(float(centred @ centred)) / total, (centre - half, centre + half)
-        lowest, highest = (low + end * width for end in ends)
-        return effective, Interval(mean, min(mean - error, lowest), max(mean + error, highest))
+        ends += [low + (centre - half) * width, low + (centre + half) * width]
+    return Interval(mean, min(ends), max(ends))
 
 
 def wilson(share: float, count: float, z: float) -> tuple[float, float]:

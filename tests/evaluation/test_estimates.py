@@ -77,3 +77,16 @@ def test_the_effective_sample_size_of_an_arm_alone_is_its_acts():
 
     assert by_name["arm 0"].effective == pytest.approx(np.count_nonzero(outcomes.arms == 0))
     assert by_name["uniform"].acts == 1000
+
+
+@pytest.mark.parametrize("others", [(1.0,), (0.25, 0.5, 1.0)])
+@pytest.mark.parametrize("value", [0.0, 0.1])
+def test_an_arm_whose_acts_all_ended_alike_may_yet_have_another_mean(others, value):
+    arms, values = np.repeat([0, 1], 60), np.full(120, value)
+    values[60 : 60 + len(others)] = others
+    outcomes = Outcomes(arms, np.full(120, 0.5), np.full(120, 2), values, "reward", {}, {})
+
+    mean, alone = next(arm_means(outcomes, 0.95)).ips, list(policies(outcomes, 0.95))[1]
+
+    for interval in (mean, alone.ips, alone.snips):
+        assert interval.low <= value < interval.high - 0.03
