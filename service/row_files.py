@@ -113,7 +113,10 @@ def piped(name: str) -> Iterator[Path]:
         path = Path(folder) / "standard-input.jsonl"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
+        try:
+            yield path
+        except LogFileError as error:
+            raise LogFileError(str(error).replace(str(path), "standard input")) from error
 
 
 def digest_of(path: Path) -> str:

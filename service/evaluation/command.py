@@ -161,7 +161,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     means = list(arm_means(outcomes, options.confidence))
     values = list(policies(outcomes, options.confidence)) if outcomes.arms.size else []
     if options.json:
-        sys.stdout.write(json.dumps(_document(outcomes, means, values)) + "\n")
+        sys.stdout.write(json.dumps(_document(outcomes, means, values), allow_nan=False) + "\n")
     else:
         sys.stdout.write("\n".join(_report(outcomes, means, values, options.confidence)) + "\n")
     return 0

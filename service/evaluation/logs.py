@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import csv
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,21 @@ from ..row_files import NUMBERS, LogFileError, is_absent, read_cell, read_rows
 
 Entry = Mapping[str, Any]
 """Fields by name, as the service answers them, without those that are null."""
+KINDS: Mapping[str, Sequence[str]] = {
+    "act": ("slot", "arm", "probability", "eligible"),
+    "event": ("arm", "outcome"),
+    "arms": (),
+    "session": (),
+}
+"""And the fields that each has."""
 OUTCOMES = ("applied", "updated", "voided", "removed", "expired")
 ROUNDING = 1e-9
 """By so much may a probability exceed 1: sums of floats do, and so do logs of version 1.0.0."""
-MOST = 2**53
-"""No log has larger numbers of slots or arms."""
+MOST, LARGEST, LEAST_PROBABILITY = 2**53, 1e100, 1e-30
+"""No log has larger numbers of slots or arms, or losses and rewards, or lower probabilities."""
+TIMES = datetime.min.replace(tzinfo=UTC).timestamp(), datetime.max.replace(tzinfo=UTC).timestamp()
+TEN_YEARS = 315_360_000
+RANGES, DEFAULTS = ("loss_range", "reward_range"), ("default_loss", "default_reward")
 
 
 def entry_of(fields: Mapping[str, Any]) -> Entry:
@@ -39,29 +48,41 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     entry = {name: read_cell(_READERS, name, value) for name, value in fields.items() if not is_absent(name, value)}
     if "kind" not in entry:
         raise ValueError("an entry has a kind")
-    if not 0 < entry.get("probability", 1) <= 1 + ROUNDING:
-        raise ValueError(f"probability: {entry['probability']} is not above 0, and 1 at most")
+    if entry["kind"] not in KINDS:
+        raise ValueError(f"kind: {entry['kind']!r} is none of {', '.join(KINDS)}")
     if entry.get("outcome", "applied") not in OUTCOMES:
         raise ValueError(f"outcome: {entry['outcome']!r} is none of {', '.join(OUTCOMES)}")
+    if missing := [name for name in KINDS[entry["kind"]] if name not in entry]:
+        raise ValueError(f"{missing[0]}: is missing")
     return entry
 
 
-def _number(value: Any) -> float:
-    if not math.isfinite(number := float(value)):
-        raise ValueError("numbers are finite")
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, int, float)):
+        raise ValueError("must be text")
+    return str(value)
+
+
+def _number(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float:
+    if not least <= (number := float(value)) <= most:
+        raise ValueError(f"must lie in [{least:g}, {most:g}]")
     return number
 
 
 def _whole(value: Any, least: int = 0) -> int:
-    number = _number(value)
-    if not number.is_integer() or not least <= number <= MOST:
+    number = _number(value, least, MOST)
+    if not number.is_integer():
         raise ValueError("must be a whole number")
     return int(number)
 
 
 def _seconds(value: Any) -> float:
     """Return Unix seconds, or those of a time as the service, or a data frame, writes it."""
-    return _number(value) if isinstance(value, (int, float)) else datetime.fromisoformat(str(value)).timestamp()
+    return (
+        _number(value, *TIMES)
+        if isinstance(value, (int, float))
+        else datetime.fromisoformat(str(value)).timestamp()
+    )
 
 
 def _made(kind: type, value: Any) -> Any:
@@ -77,13 +98,27 @@ def _made(kind: type, value: Any) -> Any:
     return kind(value)
 
 
+def _range(value: Any) -> list[float]:
+    first, last = map(_number, _made(list, value))
+    return [first, last]
+
+
+def _expiry(value: Any) -> dict[str, float]:
+    fields = _made(dict, value)
+    defaults = {name: each for name, each in fields.items() if name in DEFAULTS and not is_absent(name, each)}
+    seconds = _number(fields["after_seconds"], 0.1, TEN_YEARS)
+    return {"after_seconds": seconds, **{name: _number(each) for name, each in defaults.items()}}
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("kind", "outcome", "session_id", "label", "segment", "group", "event_id"), _text),
     **dict.fromkeys(("slot", "position", "eligible", "count"), partial(_whole, least=1)),
     "arm": _whole,
     **dict.fromkeys(NUMBERS, _number),
+    "probability": partial(_number, least=LEAST_PROBABILITY, most=1 + ROUNDING),
     **dict.fromkeys(("at", "until"), _seconds),
-    **dict.fromkeys(("loss_range", "reward_range"), partial(_made, list)),
-    "expiry": partial(_made, dict),
+    **dict.fromkeys(RANGES, _range),
+    "expiry": _expiry,
     **dict.fromkeys(("added", "removed", "paused", "resumed", "changed"), partial(_made, list)),
 }
 
@@ -109,12 +144,18 @@ def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
     LogFileError
         for a file that can't be read, or one with something that is no entry.
     """
+    low, high = -LARGEST, LARGEST
     for _, where, value in read_rows(path, form):
         try:
             if isinstance(value, Exception):
                 raise value
             rows = value["decisions"] if isinstance(value, dict) and "decisions" in value else value
             entries = list(map(entry_of, rows if isinstance(rows, list) else [rows]))
+            for entry in entries:
+                low, high = next((sorted(entry[name]) for name in RANGES if name in entry), (low, high))
+                value = entry.get("loss", entry.get("reward", low))
+                if not low <= value <= high:
+                    raise ValueError(f"{value} is not in the session's range, [{low:g}, {high:g}]")
         except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
             why = f" ({error})" if type(error) in {ValueError, json.JSONDecodeError} else ""
             raise LogFileError(f"{path}, {where}: {NO_ENTRY}{why}") from error

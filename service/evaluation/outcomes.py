@@ -12,7 +12,7 @@ import numpy as np
 
 from ..row_files import LogFileError
 from .delays import Floats, Spread, Wholes
-from .logs import Entry
+from .logs import TEN_YEARS, Entry
 
 OPEN, VOIDED, YOUNG = "still open", "voided", "in the last window"
 EXPIRED, TRIMMED = "expired without a default", "trimmed from the log, with an event left"
@@ -225,8 +225,8 @@ def match(
         for a log that is doubled, out of order, of two sessions, or has a gap; and for one that does not say what
         has to be known.
     """
-    if not 0 <= (window or 0) < math.inf:
-        raise LogFileError("--window: give 0 or more seconds")
+    if not 0 <= (window or 0) <= TEN_YEARS:
+        raise LogFileError("--window: give 0 or more seconds, and ten years at most")
     log = _Log(window, allow_gaps)
     handlers = {"act": log.act, "event": log.event, "session": log.session}
     for number, entry in enumerate(entries, 1):

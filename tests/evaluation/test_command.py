@@ -1,6 +1,7 @@
 """The command ``evaluate`` on files of every format."""
 
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -124,3 +125,11 @@ def test_standard_input_is_lines_of_json(jsonl, capsys, monkeypatch):
         code, out, _ = run(capsys, "-", "--json")
 
     assert (code, json.loads(out)["acts"], json.loads(out)["slots"]) == (0, 600, "known")
+
+
+def test_what_is_wrong_on_standard_input_is_said_of_it(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b'\n{"kind": "act"}')))
+
+    _, _, err = run(capsys, "-")
+
+    assert err == ("prog evaluate: standard input, line 2: not an entry of a decision log (slot: is missing)\n")

@@ -125,14 +125,23 @@ def test_what_other_programs_write_is_read(tmp_path, name, encoding, pack):
         ("a.csv", b"kind,loss\nevent,1,2\n", "more cells than columns"),
         ("a.csv", b"slot;loss\n1;2\n", "an entry has a kind"),
         ("a.csv", b"kind,outcome\nevent,shown\n", "outcome: 'shown' is none of applied"),
-        ("a.jsonl", b'{"kind": "act", "probability": 2}\n', "probability: 2.0 is not above 0"),
+        ("a.jsonl", b'{"kind": "act", "probability": 2}\n', "probability: 2 can't be read"),
+        (
+            "a.jsonl",
+            b'\n{"kind": "act", "slot": 1, "arm": 0}',
+            "a.jsonl, line 2: not an entry of a decision log (prob",
+        ),
+        ("a.jsonl", b'{"kind": "event", "arm": 0}', "line 1: not an entry of a decision log (outcome: is missing)"),
+        ("a.jsonl", b'{"kind": "acts"}', "kind: 'acts' is none of act, event, arms, session"),
+        ("a.jsonl", b'{"kind": ["act"]}', "kind: ['act'] can't be read"),
+        ("a.jsonl", b'{"kind": "act", "segment": {"a": 1}}', "segment: {'a': 1} can't be read"),
         ("a.jsonl", b"{'kind': 1}\n", "line 1: not an entry of a decision log (Expecting property name"),
         *(("a.jsonl", text, "line 1") for text in (b"{", b"[1]")),
         ("a.jsonl", b'{"kind": "act"}', "not an entry"),
         ("absent.jsonl", None, "No such file"),
         ("a.ndjson", b'{"kind": "\xe9"}', "neither UTF-8 nor UTF-16"),
         ("a.csv", b"kind,label\nact,\xe9\n", "neither UTF-8 nor UTF-16"),
-        ("a.csv.gz", gzip.compress(b"kind\n" * 9, mtime=0)[:-9], "a.csv.gz: Compressed file ended"),
+        ("a.csv.gz", gzip.compress(b"kind\n" + b"arms\n" * 9, mtime=0)[:-9], "a.csv.gz: Compressed file ended"),
         ("a.xlsx", b"", "name the format, one of jsonl, ndjson, json, csv, tsv, parquet"),
     ],
 )
@@ -168,7 +177,12 @@ def test_a_probability_may_exceed_one_by_rounding(tmp_path):
     [
         *({"slot": 1.5}, {"arm": "x"}, {"arm": 1e308}),
         *({"probability": each} for each in (0, 1.5, float("inf"))),
-        *({"eligible": 0}, {"kind": None}, {"slot": [1]}),
+        *({"eligible": 0}, {"kind": None}, {"slot": [1]}, {"probability": 1e-200}),
+        *({"at": each} for each in (1e12, -1e12, "0000-01-01T00:00:00Z")),
+        *(EVENT | {"loss": each} for each in (1e200, 1.5, -0.1)),
+        *(LOG[0] | {"expiry": {"after_seconds": each}} for each in (0, -1, 1e10, "x", None)),
+        *(LOG[0] | {"expiry": each} for each in ({}, [1], EXPIRY | {"default_loss": "x"})),
+        *(LOG[0] | {"loss_range": each} for each in ([0], [0, 1e200], 5)),
         {"count": -1, **EVENT},
         EVENT | {"outcome": "shown"},
         *({"kind": "arms", "removed": each} for each in ("abc", 5)),
@@ -176,12 +190,12 @@ def test_a_probability_may_exceed_one_by_rounding(tmp_path):
     ids=str,
 )
 def test_values_that_no_log_has_are_refused(tmp_path, capsys, wrong):
-    path = written(tmp_path / "log.jsonl", [ACT, ACT | wrong])
+    path = written(tmp_path / "log.jsonl", [LOG[0], ACT | wrong])
 
     assert main([str(path), "--json"], "prog") == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert "not an entry of a decision log" in err
+    assert "log.jsonl, line 2: not an entry of a decision log" in err
 
 
 @pytest.mark.parametrize("bounds", [("0", "0"), ("nan", "1"), ("1", "inf")], ids=str)
