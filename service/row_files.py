@@ -20,6 +20,7 @@ from . import encoding_of, install
 
 FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "parquet")
 NUMBERS = frozenset({"probability", "loss", "reward"})
+WHOLES = frozenset({"slot", "position", "eligible", "count", "arm"})
 """Columns whose numbers may have decimal commas, where no commas separate cells."""
 TEXTS = frozenset({"session_id", "label", "segment", "event_id", "goal", "token"})
 """Columns whose cells clients choose: any text is one."""
@@ -176,7 +177,7 @@ def _csv(lines: Iterable[str]) -> Iterator[Row]:
             if "" in value:
                 value = ValueError("more cells than columns")
             elif separator != ",":
-                value |= {name: (value[name] or "").replace(",", ".") for name in NUMBERS & value.keys()}
+                value |= {name: (value[name] or "").replace(",", ".") for name in (NUMBERS | WHOLES) & value.keys()}
         except StopIteration:
             return
         except csv.Error as error:

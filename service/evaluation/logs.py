@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..row_files import NUMBERS, LogFileError, is_absent, read_cell, read_rows
+from ..row_files import NUMBERS, WHOLES, LogFileError, is_absent, read_cell, read_rows
 
 # -- Entries.
 
@@ -112,7 +112,7 @@ def _expiry(value: Any) -> dict[str, float]:
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("kind", "outcome", "session_id", "label", "segment", "group", "event_id"), _text),
-    **dict.fromkeys(("slot", "position", "eligible", "count"), partial(_whole, least=1)),
+    **dict.fromkeys(WHOLES, partial(_whole, least=1)),
     "arm": _whole,
     **dict.fromkeys(NUMBERS, _number),
     "probability": partial(_number, least=LEAST_PROBABILITY, most=1 + ROUNDING),

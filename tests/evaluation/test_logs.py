@@ -109,7 +109,11 @@ def test_what_other_programs_write_is_read(tmp_path, name, encoding, pack):
     """Tables of a spreadsheet have decimal commas, and a name in capitals."""
     separator = {"tsv": "\t", "CSV": ";"}.get(name[-3:], ",")
     plain = tmp_path / f"plain.{'jsonl' if name == 'log.ndjson' else 'csv'}"
-    text = written(plain, LOG if separator == "," else map(with_commas, LOG), separator).read_bytes().decode()
+    text = (
+        written(plain, LOG if separator == "," else map(with_commas, map(as_floats, LOG)), separator)
+        .read_bytes()
+        .decode()
+    )
     path = tmp_path / f"{name}{'' if pack is bytes else '.gz'}"
     path.write_bytes(pack(text.encode(encoding)))
 
