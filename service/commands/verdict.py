@@ -22,6 +22,8 @@ NO_CONTROL = (
     """-d '{{"control": {{"share": 0.1}}}}'"""
 )
 
+OVER_POINTS = "{id} is a session over points, and has no verdict: control groups are for sessions over arms."
+
 
 def difference(verdict: Mapping[str, Any], view: SessionView) -> str:
     """Return such as "better by 3.2 points, between 2.1 and 4.3": a point is a hundredth of a range from 0 to 1."""
@@ -76,7 +78,8 @@ def _verdict(options: argparse.Namespace, screen: Screen) -> int:
         view = bandits.session(options.session_id).view()
     urgent = [hint for hint in view.fields.get("hints", ()) if hint["code"] in URGENT]
     if view.groups is None:
-        text = NO_CONTROL.format(id=view.session_id, url=options.url.rstrip("/"))
+        text = OVER_POINTS if view.learner.get("dim") is not None else NO_CONTROL
+        text = text.format(id=view.session_id, url=options.url.rstrip("/"))
     else:
         text = sentences(view.groups, view.verdict, view)
     said = {name: view.fields.get(name) for name in FIELDS} | {"hints": urgent}

@@ -44,6 +44,10 @@ loss of 150 against 150 (2.1 % worse), from 150 acts of the learner and 150 of t
 acts of the learner and 988 of the control.""",
     ),
     (
+        {"groups": None, "verdict": None, "learner": {"kind": "dbgd", "dim": 2}},
+        "s is a session over points, and has no verdict: control groups are for sessions over arms.",
+    ),
+    (
         {"groups": None, "verdict": None},
         """s has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict:
 curl -X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s -d '{"control": {"share": 0.1}}'""",
