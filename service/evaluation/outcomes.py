@@ -259,7 +259,8 @@ def _outcomes(log: _Log) -> Outcomes:
     among them only clicks would have their outcome yet.
     """
     events, default = log.events, log.default if log.window else None
-    over = max(log.until, log.at - (log.window or math.inf) * LATE)
+    # Buckets are of the batch's clock, and acts have the time of its commit, which is later.
+    over = max(log.until + (log.window or 0) * (LATE - 1), log.at - (log.window or math.inf) * LATE)
     left_out, kept = Counter[str](), list[_Decision]()
     for act in log.acts:
         is_over, why = act.at <= over, ""

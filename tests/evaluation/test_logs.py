@@ -278,6 +278,15 @@ def test_the_last_window_is_left_out_where_missing_clicks_are_learned_at_its_end
     assert outcomes.word == "reward"
 
 
+def test_an_act_whose_commit_took_until_behind_its_bucket_has_expired_with_it():
+    acts = [entry(slot, 0) for slot in range(1, 6)]
+    expired = event(0, "expired", reward=0.0, count=4, until=5 - WINDOW / 70)
+
+    outcomes = match([*timed(acts), expired | {"position": 7, "at": 14.9}])
+
+    assert (outcomes.values.tolist(), outcomes.left_out) == ([0.0] * 4, {"in the last window": 1})
+
+
 def test_acts_and_events_are_matched_within_their_segment_and_group():
     acts = [entry(slot, 0) | where for slot, where in enumerate(({"segment": "a"}, {"segment": "b"}, {}), 1)]
     acts += [entry(4, 0) | {"group": "control"}]
