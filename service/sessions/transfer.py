@@ -247,6 +247,10 @@ def check_state(run: Any, whole: WholeSession) -> None:
     rows = np.array([(0.0,) * len(ArmCounts._fields), *whole.counts.values()])
     learned = (rows[:, base.FEEDBACKS] + rows[:, base.DEFAULTED]) * (1 + NEARLY)
     agree("counts", rows >= 0, rows <= MAX_COUNT, rows[:, base.LOSSES] <= learned)
+    agree("counts", rows[:, base.DEFAULTED] <= rows[:, base.EXPIRED] + rows[:, base.REMOVED])
+    totals, counted = rows.sum(axis=0), run.counts
+    agree("counts", totals[base.FEEDBACKS] <= counted.feedbacks, totals[base.EXPIRED] <= counted.expired)
+    agree("counts", totals[base.REMOVED] <= counted.removed)
     agree("counts", max(whole.counts, default=-1) < arms.size)
     agree("event_ids", all(0 <= until <= LAST_SECOND for until, _ in whole.events))
 

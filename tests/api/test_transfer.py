@@ -179,6 +179,12 @@ CHANGES = {
         document | {"event_ids": [{"part": b64encode(struct.pack("<dI", 0, 2**32 - 1)).decode()}]}
     ),
     "cut in its counts": lambda document: sealed(document | {"counts": [{"part": "AAAA"}]}),
+    "with more events than it had": lambda document: sealed(
+        document | {"counts": [{"part": b64encode(struct.pack("<I6d", 0, 1e6, 0, 0, 0, 0, 0)).decode()}]}
+    ),
+    "with defaults of no decisions": lambda document: sealed(
+        document | {"counts": [{"part": b64encode(struct.pack("<I6d", 0, 0, 0, 1, 0, 0, 0)).decode()}]}
+    ),
     "with counts that are no numbers": lambda document: sealed(
         document | {"counts": [{"part": b64encode(struct.pack("<I6d", 0, 1, float("nan"), 0, 0, 0, 0)).decode()}]}
     ),
