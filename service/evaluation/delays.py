@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..row_files import LogFileError
+
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 Columns = tuple[Floats, Wholes, Floats]
@@ -25,6 +27,7 @@ MIN_EFFECTIVE = 50.0
 """Effective sample size below which an interval would promise more than it holds."""
 PER_SECOND = 10_000
 """Times are compared to a tenth of a millisecond."""
+MOST_KEYS = 2**62
 TINY = 1e-300
 
 
@@ -67,6 +70,11 @@ class Spread:
         default : of an act without an event; None if only acts with events count
         window : longest delay, in seconds
         span : from when on the log has all events of its acts, -inf if it begins with the session, and its end
+
+        Raises
+        ------
+        LogFileError
+            if times and sources are too many to be told apart.
         """
         (at, sources, answered), (came, of, posted), (begin, end) = acts, events, span
         edges = window * (np.arange(BINS + 1) / BINS) ** 2
@@ -77,6 +85,8 @@ class Spread:
         # One number for source and time sorts both. An act and an event of the same moment belong together.
         first = float(at.min(initial=end))
         length = int((end - first + window) * PER_SECOND) + 2
+        if size * length > MOST_KEYS:
+            raise LogFileError("the log spans too many years for its number of arms and segments")
         keys = sources * length + np.clip((at - first) * PER_SECOND, 0, length - 1).round().astype(int)
         order = unnamed[np.argsort(keys[unnamed], kind="stable")]
         ages = np.maximum(((came - first)[:, None] - edges) * PER_SECOND, -1).round().astype(int)

@@ -426,6 +426,9 @@ def test_what_can_not_be_known_is_said():
         match([*acts, event(0, reward=1.0)], window=10)
     with pytest.raises(LogFileError, match="what silence stands for"):
         match([act | {"at": 1.0} for act in acts], window=10)
+    many = timed([*(entry(slot, 0) | {"arm": slot, "label": "a"} for slot in range(1, 2001)), event(1, reward=1.0)])
+    with pytest.raises(LogFileError, match="too many years"):
+        match([*many[:-1], many[-1] | {"at": 2.5e11}])
     with pytest.raises(LogFileError, match="0 or more seconds"):
         match(acts, window=-1)
     outcomes = match([session, *acts, event(0, reward=1.0)])
