@@ -153,9 +153,9 @@ def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
             entries = list(map(entry_of, rows if isinstance(rows, list) else [rows]))
             for entry in entries:
                 low, high = next((sorted(entry[name]) for name in RANGES if name in entry), (low, high))
-                value = entry.get("loss", entry.get("reward", low))
-                if not low <= value <= high:
-                    raise ValueError(f"{value} is not in the session's range, [{low:g}, {high:g}]")
+                word = "loss" if "loss" in entry else "reward"
+                if not low <= (value := entry.get(word, low)) <= high:
+                    raise ValueError(f"{word}: {value} is not in the session's range, [{low:g}, {high:g}]")
         except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
             why = f" ({error})" if type(error) in {ValueError, json.JSONDecodeError} else ""
             raise LogFileError(f"{path}, {where}: {NO_ENTRY}{why}") from error

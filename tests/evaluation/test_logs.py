@@ -136,6 +136,11 @@ def test_what_other_programs_write_is_read(tmp_path, name, encoding, pack):
             "a.jsonl, line 2: not an entry of a decision log (prob",
         ),
         ("a.jsonl", b'{"kind": "event", "arm": 0}', "line 1: not an entry of a decision log (outcome: is missing)"),
+        (
+            "a.tsv",
+            b"kind\tloss_range\tarm\toutcome\tloss\nsession\t[1, 0]\nevent\t\t0\tapplied\t3",
+            "line 3: not an entry of a decision log (loss: 3.0 is n",
+        ),
         ("a.jsonl", b'{"kind": "acts"}', "kind: 'acts' is none of act, event, arms, session"),
         ("a.jsonl", b'{"kind": ["act"]}', "kind: ['act'] can't be read"),
         ("a.jsonl", b'{"kind": "act", "segment": {"a": 1}}', "segment: {'a': 1} can't be read"),
