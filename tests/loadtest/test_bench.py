@@ -261,7 +261,7 @@ def test_the_capacity_page_has_what_was_measured_of_each_kind(monkeypatch, tmp_p
     monkeypatch.setattr(capacity, "CALLS", 2)
     (page := tmp_path / "page.md").write_text("\n".join(["# Before", *capacity.MARKS, "after"]))
     kinds = ["--learner", "dexp3", "--learner", "tsallis_delayed", "--n-arms", "101"]
-    sizes = ["--sessions", "20", "--seconds", "0.2", "--clients", "2", "--out", str(tmp_path), "--page", str(page)]
+    sizes = ["--sessions", "300", "--seconds", "0.2", "--clients", "2", "--out", str(tmp_path), "--page", str(page)]
     ran = CliRunner().invoke(app, ["capacity", *kinds, *sizes])
 
     assert ran.exit_code == 0, ran.output
