@@ -79,7 +79,7 @@ export class SessionPage {
     }
     this.charts.replaceChildren(...this.drawn.map((chart) => chart.element));
     this.intervalChart = this.points ? null : new Chart("How good each arm is", { note: `The mean ${this.word} of each arm so far, open decisions as the default, and the interval of 95 % around it, which holds however often you look; the ${MOST_INTERVALS} most probable arms.`, whole: true, columns: ["Arm", `Mean ${this.word} so far`, "From", "To", "Acts", "Share"] });
-    this.intervals.replaceChildren(...(this.points ? [] : [this.intervalChart.element]));
+    this.intervals.replaceChildren(...(this.points ? [] : [h("h2", { class: "unseen" }, "Arms so far"), this.intervalChart.element]));
     if (!this.points) this.drawn.push(this.intervalChart);
     this.arms = this.points ? null : this.#armsTable(view);
     const settings = h("details", {}, h("summary", {}, "Settings of the session"), (this.settings = h("pre", { tabindex: "0", role: "region", "aria-label": "Settings of the session" })));
