@@ -111,6 +111,21 @@ async def test_a_server_busy_with_a_script_is_unavailable(store, redis_server):
     await healed(store)
 
 
+async def test_what_a_busy_server_has_answered_is_sent_again(store, redis_server):
+    """Its answer says that nothing was carried out, so even a deletion may be sent again."""
+    patient = RedisStore(redis_server.url, StoreOptions(retry_seconds=20))
+    redis_server.client.config_set("lua-time-limit", 50)
+    endless = asyncio.create_task(asyncio.to_thread(run_forever, redis_server.port))
+    await asyncio.to_thread(wait_until, lambda: is_busy(redis_server.client))
+    deletion = asyncio.create_task(patient.delete("s"))
+    await asyncio.to_thread(wait_until, lambda: patient._client._down_since is not None)
+    redis_server.client.script_kill()
+
+    assert await deletion is True
+    await endless
+    assert await store.load("s") is None
+
+
 def run_forever(port: int) -> None:
     with (
         redis.Redis(port=port, protocol=2) as client,

@@ -311,9 +311,8 @@ class RedisClient(ABC):
         return reply[2:]
 
     async def _retried(self, send: Send, call: Call, script: Script | None = None) -> Any:
-        own = None if script is None else script.retry_seconds
-        limit = self._options.retry_seconds if own is None else own
-        started, pause = time.monotonic(), FIRST_PAUSE
+        limit = (script and script.retry_seconds) or self._options.retry_seconds
+        started, pause, may_repeat = time.monotonic(), FIRST_PAUSE, script is None or script.is_repeatable
         while True:
             try:
                 if self._places.locked():
@@ -326,7 +325,9 @@ class RedisClient(ABC):
                     self._places.release()
             except RedisError as error:
                 failure, now = failure_of(error), time.monotonic()
-                may_retry = failure.is_transient and (script is None or script.is_repeatable or not call.sent)
+                # A server that answers with a transient failure, such as LOADING, has carried out nothing.
+                answered = isinstance(error, exceptions.ResponseError | exceptions.BusyLoadingError)
+                may_retry = failure.is_transient and (may_repeat or answered or not call.sent)
                 if may_retry and self._down_since is None:
                     self._down_since = now
                 if not may_retry or now >= min(started, self._down_since or started) + limit:
