@@ -53,7 +53,7 @@ CLIENT = {"httpx", "httpcore"}
 """What the client needs beside Python: httpx, and what that makes its connections with."""
 PURE = {
     *("__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools"),
-    *("hashlib", "itertools", "math", "numpy", "operator", "pydantic", "threading", "typing"),
+    *("hashlib", "itertools", "math", "numpy", "operator", "pydantic", "struct", "threading", "typing"),
 }
 """What a learner is made of: nothing here reads a clock, a file, a socket or global randomness."""
 

@@ -64,6 +64,19 @@ class RateMode(StrEnum):
     ANYTIME = "anytime"
 
 
+class Visit(NamedTuple):
+    """What is known of the visitor of a decision, in sessions with features."""
+
+    x: FloatArray | None = None
+    """Columns, multiples of 2^-14 in [-1, 1], shape (d,), the first of them 1; None: unknown."""
+    ratios: tuple[float, ...] | None = None
+    """How likely each expert made the arm that was drawn, relative to all; None: unknown."""
+
+
+SOMEBODY = Visit()
+"""A visitor of whom nothing is known."""
+
+
 class Slot(NamedTuple):
     """What is known when slot ``t`` opens."""
 
@@ -81,6 +94,8 @@ class Slot(NamedTuple):
     """Share of the draws that is uniform over the eligible arms, for learners with ``takes_eligible``."""
     provisional: bool = False
     """Whether every decision is charged with a default loss at once, for a ``ProvisionalLearner``."""
+    x: FloatArray | None = None
+    """The visitor's columns, shape (d,), for a learner of features."""
 
 
 # -- Drawing from distributions, and states of many runs at once.
@@ -213,6 +228,8 @@ class Spec(Posted):
     """Whether the learner is a ``ProvisionalLearner``."""
     takes_segments: ClassVar[bool] = False
     """Whether the learner can be the global part of segments; it is a ``PooledLearner`` then."""
+    takes_features: ClassVar[bool] = False
+    """Whether there is a learner of features beside its own."""
     takes_updates: ClassVar[bool] = False
     """Whether the learner has ``correct``: a loss that was learned can be replaced."""
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .base import FixedArray, FloatArray, Rows
+from .regressions import Regressions
 from .tsallis import column
 
 MEAN_MEMORY = np.array([math.inf, 2000.0])
@@ -77,6 +78,9 @@ class State(NamedTuple):
     """M, the largest of these squares."""
     drawn: FloatArray | None = None
     """The distribution that the open slot's arm is drawn from, shape (..., n_arms)."""
+    regressions: Regressions | None = None
+    """In sessions with features. There ``pools`` has the first three experts' distributions over all arms, shape
+    (3, n_arms), and ``shown`` the pool of the mixture, of 11 experts."""
 
 
 def variance(state: State) -> Any:
@@ -103,16 +107,21 @@ def scales_at(state: State, t: int) -> FloatArray:
     return SHARE * np.sqrt(of_runs)
 
 
-def mixture_scale(state: State, t: int) -> Any:
-    """Return A0 of slot ``t``, ``MIXTURE_SHARE`` sqrt(s v): a float, or an array over the leading axes."""
+def mixture_scale(state: State, t: int, share: float = MIXTURE_SHARE) -> Any:
+    """Return A0 of slot ``t``, ``share`` sqrt(s v): a float, or an array over the leading axes."""
     square = max(t - state.dropped, state.events) * variance(state)
-    return MIXTURE_SHARE * (math.sqrt(square) if isinstance(square, float) else np.sqrt(square))
+    return share * (math.sqrt(square) if isinstance(square, float) else np.sqrt(square))
 
 
 # -- One event.
 
 
-def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None) -> Sums:
+Ratios = tuple[float, ...] | None
+
+
+def stepped(
+    state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None, ratios: Ratios = None
+) -> Sums:
     """Return a copy of ``sums``, with S moved by a deviation of ``arm``, and the mixture's sums.
 
     The deviation is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can
@@ -126,13 +135,14 @@ def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int, div
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
     divisor : in place of the arm's share of the mixture's pool, for one run
+    ratios : of each expert, for one run: W moves by them times the deviation, whatever the pools are
 
     Returns
     -------
     sums, shape (..., 8, n_arms), and W, shape (..., 7)
     """
     if not isinstance(arm, np.ndarray):
-        return _stepped_one(state, arm, float(deviation), fall, count, divisor)
+        return _stepped_one(state, arm, float(deviation), fall, count, divisor, ratios)
     index = (np.arange(len(arm)), slice(None), arm)
     pools = state.pools[index]
     possible, pool = pools[..., -1:] > 0, pools[..., -1:]
@@ -149,32 +159,39 @@ def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 
-def _stepped_one(state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None) -> Sums:
+def _stepped_one(
+    state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None, ratios: Ratios
+) -> Sums:
     """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
     pool = pool if divisor is None else divisor
-    sums = state.sums.copy()
-    if not pool > 0:
-        return sums, state.mixture_sums
-    ratio, moved, mixture_sums = deviation / pool, [], []
-    parts = (sums[SUMMED, arm], state.scales, state.p[:, arm])
-    for before, scale, share in zip(*(part.tolist() for part in parts), strict=True):
-        unit, move = scale / math.sqrt(share), ratio  # min() and max() take twice the time.
-        move = move if move > -fall * unit else -fall * unit
-        moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
-    of_mixture = zip(pools, state.mixture_sums.tolist(), state.mixture_units.tolist(), strict=True)
-    for own, before, unit in of_mixture:
-        move = ratio * own
-        move = move if move > -fall * unit else -fall * unit
-        mixture_sums.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
-    sums[SUMMED, arm] = moved
-    return sums, np.array(mixture_sums)
+    sums, mixture_sums, moves = state.sums.copy(), state.mixture_sums, None
+    if pool > 0:
+        ratio, moved = deviation / pool, []
+        moves = [ratio * own for own in pools]
+        parts = (sums[SUMMED, arm], state.scales, state.p[:, arm])
+        for before, scale, share in zip(*(part.tolist() for part in parts), strict=True):
+            unit, move = scale / math.sqrt(share), ratio  # min() and max() take twice the time.
+            move = move if move > -fall * unit else -fall * unit
+            moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+        sums[SUMMED, arm] = moved
+    if ratios is not None:
+        moves = [deviation * each for each in ratios]
+    if moves is not None:
+        of_mixture, moved = zip(moves, mixture_sums.tolist(), state.mixture_units.tolist(), strict=True), []
+        for asked, before, unit in of_mixture:
+            move = asked if asked > -fall * unit else -fall * unit
+            moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+        mixture_sums = np.array(moved)
+    return sums, mixture_sums
 
 
-def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor: float | None) -> State:
+def learned(
+    state: State, arm: Any, loss: Any, fall: float, count: int, divisor: float | None, ratios: Ratios = None
+) -> State:
     """Return the state after ``count`` losses of an arm, all alike: a float, or an array over the leading axes."""
     deviation, events = loss - state.shift, state.events + count
-    sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor)
+    sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor, ratios)
     sums[at(arm, COUNTS)] += count
     sums[at(arm, TOTALS)] += column(count * loss)
     mean = state.mean + count * (loss - state.mean) / events
@@ -184,22 +201,26 @@ def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor:
     return _with(state, (sums, mixture_sums), state.dropped, events, mean, spread, size, largest)
 
 
-def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, divisor: float | None) -> State:
+def corrected(
+    state: State, arm: Any, loss: Any, before: float, fall: float, divisor: float | None, ratios: Ratios = None
+) -> State:
     """Return the state with ``loss`` in place of ``before``, on the learner's scale; M only grows, n and N stay.
 
     The loss may be an array over the leading axes.
     """
     change, deviation, events = loss - before, loss - state.shift, state.events
-    sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor)
+    sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor, ratios)
     sums[at(arm, TOTALS)] += np.minimum(sums[at(arm, COUNTS)], 1.0) * column(change)
     mean = state.mean + change / events if events else state.mean
     spreads = (*_without(state, before, deviation), larger(state.variance_max, deviation * deviation))
     return _with(state, (sums, mixture_sums), state.dropped, events, mean, *spreads)
 
 
-def uncharged(state: State, arm: Any, default: float, fall: float, divisor: float | None) -> State:
+def uncharged(
+    state: State, arm: Any, default: float, fall: float, divisor: float | None, ratios: Ratios = None
+) -> State:
     """Return the state after a decision of an arm, charged with ``default``, was taken back."""
-    sums, mixture_sums = stepped(state, arm, default - state.shift, fall, -1, divisor)
+    sums, mixture_sums = stepped(state, arm, default - state.shift, fall, -1, divisor, ratios)
     counts, totals, events = at(arm, COUNTS), at(arm, TOTALS), max(state.events - 1, 0)
     gone = np.minimum(sums[counts], 1.0)
     sums[counts] -= gone
@@ -217,7 +238,7 @@ def at(arm: Any, rows: slice) -> Any:
 def _with(state: State, sums: Sums, dropped: int, events: int, mean: Any, *spreads: Any) -> State:
     """Return the state with other sums, counts and mean, and V, A, M if a mean was known when the slot opened."""
     spreads = spreads if state.events_at_open else state[16:19]  # `_replace` takes twice the time.
-    return State._make((sums[0], *state[1:6], sums[1], *state[7:13], dropped, events, mean, *spreads, state.drawn))
+    return State._make((sums[0], *state[1:6], sums[1], *state[7:13], dropped, events, mean, *spreads, *state[19:]))
 
 
 def _without(state: State, before: float, deviation: Any) -> tuple[Any, Any]:

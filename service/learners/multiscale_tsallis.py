@@ -54,6 +54,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
     takes_initial: ClassVar = True
     takes_provisional: ClassVar = True
     takes_segments: ClassVar = True
+    takes_features: ClassVar = True
     takes_updates: ClassVar = True
 
     kind: Literal["multiscale_tsallis"] = "multiscale_tsallis"
@@ -68,6 +69,9 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
     takes_eligible: ClassVar = True
     counts_dropped: ClassVar = True
     memory: ClassVar = MEMORY.reshape(-1, 1)
+    mixture_share: ClassVar[float] = rule.MIXTURE_SHARE
+    costs: ClassVar[Sequence[float]] = COSTS
+    """Of each expert."""
 
     def start(self) -> State:
         pools, even = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), np.full(EXPERTS, 1 / EXPERTS)
@@ -83,20 +87,24 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             totals[:, arm.position] = counts[:, arm.position] * arm.mean
         return warmed._replace(sums=np.concatenate((warmed.sums, counts, totals)))
 
-    def open(self, state: State, slot: Slot) -> State:
-        t, eligible = state.t + 1, slot.eligible
+    def _solved_for(self, state: State, slot: Slot) -> State:
+        """Return the state with the Tsallis experts' distributions and the mixture's weights for a slot."""
+        t = state.t + 1
         delays = min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
         # Made of all its fields, and once more at the end: `_replace` takes as long as solving for the mixture.
         state = State(*state[:9], t, delays, state.mean, state.events, *state[13:19])
         sums, p, lam, scales = _solved(state)
-        scale, floor = rule.mixture_scale(state, t), FLOOR_SHARE / math.sqrt(t) / EXPERTS
-        few = distribution_over_few(state.mixture_sums, scale, state.weights, floor, COSTS)
-        weights = few.p
-        state = State(sums, p, state.pools, state.shown, lam, scales, few.sums, weights, few.units, *state[9:19])
-        over = _over(state, None)
+        scale = rule.mixture_scale(state, t, self.mixture_share)
+        floor = FLOOR_SHARE / math.sqrt(t) / len(self.costs)
+        few = distribution_over_few(state.mixture_sums, scale, state.weights, floor, self.costs)
+        return State(sums, p, state.pools, state.shown, lam, scales, few.sums, few.p, few.units, *state[9:19])
+
+    def open(self, state: State, slot: Slot) -> State:
+        eligible, state = slot.eligible, self._solved_for(state, slot)
+        weights, over = state.weights, over_arms(state, None)
         shown = drawn = mixture(weights, over)
         if eligible is not None and eligible.size < shown.shape[-1]:
-            over = _over(state, eligible)
+            over = over_arms(state, eligible)
             drawn = mixture(weights, over)
         drawn = with_floor(drawn, slot.floor, eligible)
         # Means over outstanding decisions, with the open slot's.
@@ -105,7 +113,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         pools[..., :-1, :] += over
         pools[..., -1, :] += drawn
         pools *= 1 / (weight + 1)
-        return State(sums, p, pools, shown, *state[4:19], drawn)
+        return State(state.sums, state.p, pools, shown, *state[4:19], drawn)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
         return rule.learned(state, arm, loss, LARGEST_FALL, count, divisor)
@@ -145,7 +153,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
         few = eligible is not None and eligible.size < state.shown.shape[-1]
-        p = mixture(state.weights, _over(state, eligible)) if few else state.shown
+        p = mixture(state.weights, over_arms(state, eligible)) if few else state.shown
         return with_floor(p, floor, eligible)
 
     def best_chance(self, state: State) -> FloatArray | None:
@@ -198,7 +206,7 @@ def _floors(t: int) -> FloatArray:
     return floors
 
 
-def _over(state: State, eligible: IntArray | None) -> FloatArray:
+def over_arms(state: State, eligible: IntArray | None) -> FloatArray:
     """Return each expert's distribution over the arms at ``eligible``, shape (..., 7, n_arms); None: over all.
 
     Those of Tsallis experts over fewer arms are solved for at the same sums and scale, with the same least

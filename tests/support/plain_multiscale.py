@@ -36,6 +36,8 @@ def clip(move: float, fall: float, unit: float) -> float:
 class PlainMultiscale:
     """State and operations as in the rule, under the rule's letters."""
 
+    costs, meta = C, META
+
     def __init__(self, n_arms: int, default: float | None, initial: list[tuple[int, int, float]] | None = None):
         self.k, self.default = n_arms, default
         self.s = [[0.0] * n_arms for _ in TSALLIS]
@@ -108,16 +110,16 @@ class PlainMultiscale:
 
     def _mix(self) -> None:
         self.w_sums = [w - min(self.w_sums) for w in self.w_sums]
-        self.a0 = META * math.sqrt(max(self.t - self.dropped, self.n) * self.variance())
+        self.a0 = self.meta * math.sqrt(max(self.t - self.dropped, self.n) * self.variance())
         if self.a0 > 0:
-            asked = [w + self.a0 * c for w, c in zip(self.w_sums, C, strict=True)]
-            least, floor = min(asked), min(FLOOR / math.sqrt(self.t), 0.25) / 7
+            asked = [w + self.a0 * c for w, c in zip(self.w_sums, self.costs, strict=True)]
+            least, floor = min(asked), min(FLOOR / math.sqrt(self.t), 0.25) / len(asked)
             asked = [each - least for each in asked]
             lam, x = shares(asked, self.a0)
             raised = lam + self.a0 / math.sqrt(floor)
             asked = [raised if y < floor else each for each, y in zip(asked, x, strict=True)]
             self.w = scaled([max(y, floor) for y in x])
-            self.w_sums = [each + least - self.a0 * c for each, c in zip(asked, C, strict=True)]
+            self.w_sums = [each + least - self.a0 * c for each, c in zip(asked, self.costs, strict=True)]
 
     def near_best(self, i: int, c: float, among: list[int]) -> list[float]:
         """x of an expert of means."""
