@@ -11,9 +11,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ..engine.arm_run import ArmRun
+from ..engine.feature_run import FeatureRun
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import StateCorruptError, SurplusFeedbackError
+from ..learners.feature_tsallis import known
 from ..models import stored as stored_specification
 from ..models.stored import Stored
 from ..serialization import records as records_codec
@@ -256,7 +258,9 @@ def few_bytes(spec: bytes, state: bytes) -> tuple[bytes, bytes]:
 
 def _are_as_large(one: Run, other: Run) -> bool:
     """Return whether it is plain that two runs of a session take as much memory, as most that follow each other."""
-    if one.stored_rows or other.stored_rows or type(other) not in (ArmRun, PointRun, ProvisionalRun):
+    if type(other) not in (ArmRun, PointRun, ProvisionalRun, FeatureRun):
+        return False
+    if len(one.stored_rows) != len(other.stored_rows) or (one.stored_rows and type(other) is not FeatureRun):
         return False
     times, others = one.act_times, other.act_times
     if times is not others and (times is None or others is None or len(times.acts) != len(others.acts)):
@@ -273,6 +277,7 @@ def _memory(run: Run) -> int:
     acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
+    arrays += known(run.state).nbytes if isinstance(run, FeatureRun) else 0
     objects = SESSION_BYTES + OBJECT_BYTES * n_labels
     return 2 * (sum(state.values()) + by_arm) + arrays + slots + segments + objects
 

@@ -9,13 +9,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..learners.base import FloatArray, InitialArm, IntArray, Spec
+from ..learners.base import FloatArray, InitialArm, IntArray, Spec, Visit
+from ..learners.features import Encoder
 from ..learners.maths import LARGEST_VALUE
 
 MOST_TELLING, MOST_BESIDE = 2**32 - 1, 255
 """Up to which ``telling`` and ``missed``, and ``above`` and ``below``, are counted: few bytes are kept of them."""
 JUDGED_TOGETHER, LATE_SHARE = 1000, 0.05
 """Events that are judged together, and the share of them above which they come too late."""
+CLIPPED_SHARE = 0.1
+"""The share of a feature's values outside of its range from which on that seems to be a mistake."""
 LATE_WINDOWS = 10
 """A surplus event is late if a decision of its arm expired within so many windows."""
 LEAST_EVENTS, LEAST_MISSED = 100, 30
@@ -84,6 +87,10 @@ class Ledger:
     """Decisions that have expired since the last event was applied, in a session that can fall silent."""
     silent: bool = False
     """Whether nothing is learned of missing events, as too many are missing."""
+    features_missing: bool = False
+    """Whether more than half of the acts that were judged together last left a feature out."""
+    features_clipped: bool = False
+    """Whether ``CLIPPED_SHARE`` of the values of one feature were outside of its range in these acts."""
 
     def judge(self, events: int, late: int) -> None:
         """Count events, and how many of them came too late."""
@@ -141,6 +148,9 @@ class ArmLedger(Ledger):
 
     by_arm: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Outstanding decisions of each live arm, shape (arms,)."""
+    said: IntArray | None = None
+    """In a session with features, of its latest acts: how many, how many left any feature out, and by feature how
+    many left it out, and then, had a value outside of its range. It is replaced, never changed."""
 
     @classmethod
     def of(cls, n_arms: int, known: int = 0) -> ArmLedger:
@@ -294,6 +304,8 @@ class Params(NamedTuple):
     """None unless some acts are of a control group."""
     may_fall_silent: bool = False
     """Whether nothing is learned of missing events while it seems that none can come."""
+    encoder: Encoder | None = None
+    """Makes columns of features; None in a session without."""
 
 
 # -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.
@@ -500,6 +512,8 @@ class ArmFeedback(NamedTuple):
     """Whether its decision is one of the control group."""
     signed_slot: int | None = None
     """That of its decision, if a token says so."""
+    visit: Visit | None = None
+    """What it says of the visitor, in sessions with features."""
 
 
 class PointFeedback(NamedTuple):
@@ -518,6 +532,8 @@ class ArmAction(NamedTuple):
     probability: float
     eligible: int = 0
     """Number of arms that could be drawn; 0 where that is not known."""
+    visit: Visit | None = None
+    """Of the visitor, in sessions with features."""
 
 
 class ArmActions(NamedTuple):
@@ -533,6 +549,8 @@ class ArmActions(NamedTuple):
     dropped: Sequence[int] = ()
     """Arms of the open slots that were dropped, one before each of these slots; none where there was room."""
     group: Literal["learner", "control"] = "learner"
+    visit: Visit | None = None
+    """Of the visitor of the only slot, in sessions with features."""
 
     def one_by_one(self) -> Iterator[ArmActions]:
         """Return the slots one after the other, each with the one that was dropped before it."""

@@ -14,10 +14,12 @@ from typing import Any, Self
 import numpy as np
 
 from ..learners import base
+from ..learners.feature_tsallis import FeatureTsallis
 from ..learners.maths import LARGEST_DELAYS, LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
 from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
 from .control import GROUPS, Control, Group, probabilities_of
+from .feature_run import FeatureRun
 from .ledger import (
     ActTimes,
     ArmAction,
@@ -162,7 +164,7 @@ class SlotRun(ArmRun):
         # Where dropping changes the state, the next slot may have another distribution.
         most = room or (len(self.open_slots) + 1 if type(self.learner).forget is base.SlotLearner.forget else 1)
         if min(count, most) == 1:
-            slot, arm, probability, size = ArmRun.act(self, eligible)
+            slot, arm, probability, size, _ = ArmRun.act(self, eligible)
             actions = ArmActions(slot, (arm,), (probability,), size, dropped)
         else:
             actions = ArmRun.act_all(self, min(count, most), eligible)
@@ -258,6 +260,8 @@ def start_run(params: Params) -> Run:
         for a learner neither over arms nor over points, or a provisional default or segments that it can't take.
     """
     learner = params.learner.build()
+    if params.encoder is not None:
+        learner = FeatureTsallis(params.learner.size, params.encoder.columns)
     second = Draws(params.seed, stream=1) if learner.second_stream else None
     draws, state, times = Draws(params.seed), learner.start(), ActTimes.of_session(params.expiry)
     if isinstance(learner, base.PointLearner):
@@ -275,6 +279,8 @@ def start_run(params: Params) -> Run:
     parts: Any = (params, learner, draws, second, ledger, state, times, (), control, arms)
     if isinstance(learner, base.SlotLearner):
         return SlotRun(*[*parts, OpenSlots()])
+    if isinstance(learner, FeatureTsallis):
+        return FeatureRun(*parts)
     if params.max_segments:
         if not isinstance(learner, base.PooledLearner):
             raise TypeError(f"{learner!r} takes no segments")

@@ -12,6 +12,7 @@ from ..engine.ledger import ControlParams, Expiry, LossRange, Params
 from ..errors import FieldValueError, InvalidRequestError
 from ..learners import REGISTRY
 from ..learners.base import InitialArm, Posted, Spec
+from ..learners.features import Encoder, Features, columns_of
 from ..learners.fixed import Probabilities
 from ..learners.specs import MAX_COUNT, NOT_IN_LABELS, ArmsSpec, Finite, LabelText, NullIs, Whole, named
 from ..store.base import LAST_SECOND as LAST_SECOND
@@ -68,6 +69,12 @@ class DecisionLogSpec(Posted):
 
     max_entries: Annotated[Whole, Field(ge=1, le=MAX_LOG_ENTRIES)]
     """Number of entries that are kept, and at most a hundred more; the oldest are dropped."""
+    features: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
+    """Whether entries of acts have the visitor's columns, which may be personal data."""
+
+    def shown(self) -> dict[str, Any]:
+        """Return the fields as views show them."""
+        return self.model_dump(exclude_none=True)
 
 
 class UpdatesSpec(Posted):
@@ -163,6 +170,8 @@ class Specification(Posted):
     """Draws some acts without the learner, and compares. For the same learners as ``eligible``."""
     guard: GuardSpec | None = None
     """When the session stops by itself, for learners over arms."""
+    features: Features | None = None
+    """What acts may say of the visitor, for ``multiscale_tsallis``; actions have tokens then."""
 
     @model_validator(mode="after")
     def _fields_go_together(self) -> Specification:
@@ -171,6 +180,7 @@ class Specification(Posted):
         ranges_fit(self)
         defaults_fit(self)
         updates_and_goals_fit(self)
+        features_fit(self)
         return self
 
     @property
@@ -204,7 +214,12 @@ class Specification(Posted):
         return None if self.idle_ttl_ms is None else min(used_at + self.idle_ttl_ms / 1000, LAST_SECOND)
 
     def decided(self) -> Specification:
-        """Return the same, with ``provisional`` true or false where a default may be provisional, else None."""
+        """Return the same, with ``provisional`` true or false where a default may be provisional, else None.
+
+        With features it has tokens.
+        """
+        if self.features is not None and not self.tokens:
+            return self.model_copy(update={"tokens": True}).decided()
         if self.expiry is None:
             return self
         provisional = self.expiry.provisional is not False if self.may_be_provisional else None
@@ -219,12 +234,13 @@ class Specification(Posted):
             "idle_ttl_seconds": self.idle_ttl_seconds,
             "expiry": self.told["expiry"],
             "floor": self.floor,
-            **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
+            **({} if self.decision_log is None else {"decision_log": self.decision_log.shown()}),
             **({} if self.updates is None else {"updates": self.updates.model_dump()}),
             **({} if self.goals is None else {"goals": self.goals}),
             **({"tokens": True} if self.tokens else {}),
             **({} if self.control is None else {"control": self.control.model_dump(exclude_none=True)}),
             **({} if self.guard is None else {"guard": self.guard.model_dump(exclude_none=True)}),
+            **({} if self.features is None else _shown_features(self.features)),
         }
 
     @property
@@ -246,7 +262,13 @@ class Specification(Posted):
         within = 0 if self.updates is None else self.updates.within_seconds
         control = None if self.control is None else ControlParams(self.control.share, self.control.probabilities)
         hears = loss is not None and (self.guard is None or self.guard.silence)
-        return Params(self.learner, seed, *options, within, self.goals or {}, control, hears)
+        encoder = None if self.features is None else Encoder(self.features)
+        return Params(self.learner, seed, *options, within, self.goals or {}, control, hears, encoder)
+
+
+def _shown_features(features: Mapping[str, Any]) -> dict[str, Any]:
+    declared = {name: feature.model_dump(exclude_none=True) for name, feature in features.items()}
+    return {"features": declared, "columns": columns_of(features)}
 
 
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -382,6 +404,22 @@ def check_default_is_given(session: Specification, expiry: ExpirySpec | None) ->
     if expiry.default_loss is None and expiry.default_reward is None:  # That of the other word is refused as such.
         text = f"give the {session.word} that no event within the window stands for, or null: nothing is learned"
         raise InvalidRequestError.of(f"expiry.{name}", text)
+
+
+def features_fit(session: Specification) -> None:
+    """Check that the learner takes features, with a default that is learned at the act; there are tokens."""
+    if session.features is None:
+        is_logged = session.decision_log is not None and session.decision_log.features is not None
+        _refuse("decision_log.features", "needs a session with features", wrong=is_logged)
+        return
+    learner, expiry, has_none = session.learner, session.expiry, "tokens" in session.model_fields_set
+    text = f"not with {learner.kind}; only multiscale_tsallis takes them"
+    _refuse("features", text, wrong=not learner.takes_features)
+    _refuse("features", "not with segments: a group is a category", wrong=session.segments is not None)
+    _refuse("normalize_losses", "features need normalize_losses", wrong=not session.normalize_losses)
+    waits = session.default_loss is not None and expiry is not None and expiry.provisional is False
+    _refuse("expiry.provisional", "with features a default must be null or provisional", wrong=waits)
+    _refuse("tokens", "with features actions have tokens", wrong=has_none and not session.tokens)
 
 
 def defaults_fit(session: Specification) -> None:

@@ -66,7 +66,8 @@ class Stored(NamedTuple):
         fields = spec.model_dump(mode="json", include=given, exclude_none=True)
         arms = {} if self.arms is None else {"arms": _arms_fields(self.arms, self.specification)}
         ended = {"tokens_from": self.tokens_from} if self.tokens_from else {}
-        return _JSON.encode({"specification": fields, **arms, **ended, "seed": self.seed}).encode()
+        order = {} if spec.features is None else {"features": list(spec.features)}
+        return _JSON.encode({"specification": fields, **arms, **ended, **order, "seed": self.seed}).encode()
 
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""
@@ -116,6 +117,8 @@ class _StoredFields(Posted):
     specification: Specification
     arms: _ArmsFields | None = None
     tokens_from: Annotated[float, Field(ge=0, le=LAST_SECOND)] = 0.0
+    features: list[str] = []
+    """Names of features in the order of their columns: a document that is sorted does not keep that of names."""
     seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
 
 
@@ -182,7 +185,13 @@ def _seed_of(spec: bytes) -> int | None:
 def _decode(spec: bytes) -> Stored:
     try:
         kept = _StoredFields.model_validate(json.loads(spec))
-        return Stored(kept.specification, kept.seed, _arms(kept), kept.tokens_from)
+        specification, features = kept.specification, kept.specification.features or {}
+        if sorted(kept.features) != sorted(features):
+            raise ValueError("not the features of a session")
+        if features:
+            ordered = {name: features[name] for name in kept.features}
+            specification = specification.model_copy(update={"features": ordered})
+        return Stored(specification, kept.seed, _arms(kept), kept.tokens_from)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError("not a session's specification") from error
 

@@ -373,7 +373,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     if isinstance(run, ArmRun):
         fits = (
             open_slots is None or open_slots.stored.all_of(live),
-            all(row.shape == (len(live),) for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
+            all(row.shape == (len(live),) for row in (rows or ())[: codec.long_rows(run.state)]),
             all(0 <= each.arm < size and each.arm not in run.arms.positions for each in removed.values()),
             len(removed) == len(by_kind[REMOVED]) and removed.keys().isdisjoint(run.arms.labels or ()),
             times is None or all(times.fits(arm, run) for arm in times.silent),

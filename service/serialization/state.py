@@ -7,7 +7,8 @@ from damage. Before its CRC a state has, little-endian,
 - the head, of which lists are made: all numbers of the session and, last, the lower half of its own CRC-32,
 - the vectors' numbers, then in a session over arms the outstanding decisions by arm, and with expiry ``_JUDGED``,
 - behind their length arrays of integers, and the number of rows,
-- what events did to a vector since it was stored, where the learner's state has a log.
+- what events did to a vector since it was stored, where the learner's state has a log; with features, what changed
+  the regressions last.
 
 ``SCHEMAS``, at the end, has the schemas that this program reads. Which of them is written is one number of the
 process, ``Schemas.written`` in ``commit/schemas.py``. Until the first release there is one schema, and a change of
@@ -37,6 +38,8 @@ from ..engine.run import Run
 from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
 from ..learners.maths import LARGEST_VALUE
+from ..learners.regressions import Log as Operations
+from ..learners.regressions import Regressions
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
 from ..store.base import LAST_SECOND, head_of
@@ -47,11 +50,12 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 # -- The head: the ledger's numbers, facts of the session, the learner's rates, and the numbers of its state.
 
-EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL, SILENT, UNTOLD = (
-    1 << bit for bit in range(8)
-)
+EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL, SILENT, UNTOLD = (2**n for n in range(8))
 """Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates. With ``CONTROL``
 the last of these are the numbers of a control group."""
+FEATURES = 128
+"""Added to the number of rates in a session with features: its last rate, before those of a control group, is what
+of features is missing (1) and clipped (2)."""
 _NAMES = (
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
     *("mean_loss", "last_act_at", "last_event_at", "telling", "above", "below", "squares"),
@@ -109,6 +113,7 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     schema, length, flags, n_rates = _START.unpack_from(head)
     if schema not in SCHEMAS or length != len(head) or _half(head[: -_HALF.size]) != head[-_HALF.size :]:
         raise CodecError("not the head of a state")
+    has_features, n_rates = divmod(n_rates, FEATURES)
     numbers = _head("d" * n_rates + "q" * bool(flags & HAS_LOG)).unpack_from(head)
     for name, (least, most), number in zip(_NAMES, _RANGES, numbers[4:_FACTS], strict=True):
         if not least <= number <= most:
@@ -120,6 +125,10 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     if flags & CONTROL:
         control = ledger_of(numbers[_RATES + n_rates - n_numbers : _RATES + n_rates])
     n_rates -= n_numbers
+    if has_features:
+        n_rates -= 1
+        hinted = int(numbers[_RATES + n_rates])
+        ledger.features_missing, ledger.features_clipped = bool(hinted & 1), bool(hinted & 2)
     counts = numbers[_RATES + n_rates - n_goals : _RATES + n_rates]
     if n_goals > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
         raise CodecError("not the counts of this session's goals")
@@ -223,7 +232,13 @@ _NONE = np.zeros(0)
 def is_unread(state: Any) -> bool:
     """Return whether the vectors of a state that was read are still to be made of rows."""
     log: Log | None = getattr(state, "log", None)
-    return log is not None and not log.base.size
+    kept: Regressions | None = getattr(state, "regressions", None)
+    return (log is not None and not log.base.size) or (kept is not None and not kept.arms)
+
+
+def long_rows(state: Any) -> int | None:
+    """Return how many of its first rows have a number for each arm; None: all."""
+    return (0 if getattr(state, "regressions", None) is not None else 1) if is_unread(state) else None
 
 
 def shortened(state: Any) -> tuple[Any, bytes]:
@@ -274,6 +289,30 @@ def _read_log(reader: Reader, state: Any) -> Any:
     return state.checked()
 
 
+# -- Regressions: rows beside the state, a snapshot and operations, and the operations behind these in the state.
+
+_SAID = np.dtype("<u2")
+"""Counts of the latest acts."""
+_OF_REGRESSIONS = struct.Struct("<qddIII8s")
+"""s, v, floor of the last open; number of rows, of all operations, and bytes of those here; mark of the rows."""
+
+
+def _encode_regressions(kept: Regressions) -> bytes:
+    log = kept.log
+    numbers = (kept.slots, kept.spread, kept.floor, len(log.rows), log.size, len(log.tail), log.mark)
+    return _OF_REGRESSIONS.pack(*numbers) + log.tail
+
+
+def _read_regressions(reader: Reader, d: int, arms: Arms) -> Regressions:
+    """Read what ``_encode_regressions`` wrote; if there are rows, the sums are still to be made of them."""
+    slots, spread, floor, n_rows, size, n_bytes, mark = reader.unpack(_OF_REGRESSIONS)
+    if not (0 <= slots <= MOST and 0 <= spread <= LARGEST_VALUE and 0 <= floor < 1 and n_rows <= MAX_ROWS):
+        raise CodecError("not the regressions of a session")
+    log = Operations((_NONE,) * n_rows, bytes(reader.take(n_bytes)), size, mark)
+    kept = Regressions(d, arms.live, arms.size, log=log, slots=slots, spread=spread, floor=floor)
+    return kept if n_rows else kept.replayed(())
+
+
 def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
@@ -286,6 +325,9 @@ def rows_of(run: Run) -> Rows:
         kept = stored if stored and stored[0] is log.base else (log.base,)
         new = log.steps[sum(row.size // 2 for row in kept[1:]) :]
         return (*kept, np.array(new).T.ravel()) if new else kept
+    regressions: Regressions | None = getattr(run.state, "regressions", None)
+    if regressions is not None:
+        return regressions.log.rows
     name = rows_field(run.state.__class__)
     rows: Rows = () if name is None else getattr(run.state, name)
     return rows
@@ -304,6 +346,10 @@ def replayed(state: Any, rows: Rows) -> Any:
     CodecError, IndexError, ValueError
         where the rows are not those of this state.
     """
+    if (kept := getattr(state, "regressions", None)) is not None:
+        if len(rows) != len(kept.log.rows):
+            raise CodecError("the rows are not those of this state")
+        return state._replace(regressions=kept.replayed(rows))
     base, *parts = rows
     columns = [part.reshape(2, -1).T.tolist() for part in parts]
     steps = tuple((int(arm), number) for part in columns for arm, number in part)
@@ -324,6 +370,9 @@ MAX_ROWS = 2**20
 def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
     ledger, state, (_, *rates) = run.ledger, run.state, run.learner.rates(run.state).values()
     rates += ledger.goals
+    regressions: Regressions | None = getattr(state, "regressions", None)
+    if regressions is not None:
+        rates.append(ledger.features_missing + 2 * ledger.features_clipped)
     if (control := run.control) is not None:
         rates += numbers_of(control.ledger)
     # Runs over points have no arms.
@@ -355,14 +404,19 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     for at in layout.rows:
         parts.append(LENGTH.pack(len(fields[at])))
     parts.append(behind)
+    if regressions is not None:
+        said = getattr(ledger, "said", None)
+        said = () if said is None else said
+        parts += (_encode_regressions(regressions), BYTES[len(said)], np.array(said, _SAID).tobytes())
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
     flags |= bool(shared) * SEGMENTS | (ledger.logged > 0) * HAS_LOG | ledger.late_events * LATE_EVENTS
     flags |= (control is not None) * CONTROL | ledger.silent * SILENT | ledger.untold * UNTOLD
+    n_rates = len(rates) + FEATURES * (regressions is not None)
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)
     head = layout.head.pack(
-        *(schema, layout.head.size + _HALF.size, flags, len(rates), *_LEDGER(ledger), size, forms),
+        *(schema, layout.head.size + _HALF.size, flags, n_rates, *_LEDGER(ledger), size, forms),
         *(shared.kept if shared else 0, *shown, *((ledger.logged,) if ledger.logged else ())),
         *[fields[at] for at in layout.numbers],
     )
@@ -371,7 +425,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
 
 def _read(head: bytes, reader: Reader, run: Any) -> Any:
     old, shared, arms = run.state, getattr(run, "shared", ()), getattr(run, "arms", None)
-    shown, n_rates = read_shown(head, type(run.ledger), len(run.params.goals)), head[_START.size - 1]
+    shown, n_rates = read_shown(head, type(run.ledger), len(run.params.goals)), head[_START.size - 1] % FEATURES
     ledger = shown.ledger
     layout = layout_of(old.__class__, shared.__class__ if shared else None, n_rates, ledger.logged > 0)
     numbers = layout.head.unpack(head[: -_HALF.size])
@@ -414,7 +468,13 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         state = _read_log(reader, state)
         if not all(np.isfinite(state[at]).all() for at in layout.vectors if state[at] is not found[at]):
             raise CodecError("a log of numbers that are infinite or NaN")
-    if not fits and not is_unread(state):
+    if arms is not None and getattr(old, "regressions", None) is not None:
+        state = state._replace(regressions=_read_regressions(reader, old.regressions.d, arms))
+        (count,) = reader.unpack(BYTE)
+        ledger.said = reader.numbers(_SAID, count).astype(INTEGERS) if count else None
+        if count not in (0, 2 + 2 * len(run.encoder.features)):
+            raise CodecError("not what acts said of this session's features")
+    if not fits and not getattr(state, "log", None):
         raise CodecError("the state has not this session's sizes")
     if ledger.slot != ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided + ledger.outstanding:
         raise CodecError("the counts do not add up to the slots")

@@ -18,7 +18,7 @@ def test_the_arm_of_a_slot_depends_on_seed_and_slot_alone() -> None:
 
     for t in range(1, 600):
         action = act(run)
-        assert action == (t, int(Draws(42).uniform(t) * 4), 0.25, 4)
+        assert action[:4] == (t, int(Draws(42).uniform(t) * 4), 0.25, 4)
 
 
 def test_acts_in_one_call_are_acts_in_a_row() -> None:
@@ -113,7 +113,7 @@ def test_one_arm_is_always_played(rates: dict[str, float]) -> None:
     run = start({"kind": "dexp3", "n_arms": 1} | rates)
 
     for t in range(1, 101):
-        assert act(run) == (t, 0, 1.0, 1)
+        assert act(run)[:4] == (t, 0, 1.0, 1)
         run.settle(ArmFeedback(0, 1.0))
         assert run.probabilities.tolist() == [1.0]
 
