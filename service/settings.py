@@ -219,6 +219,8 @@ class Settings(BaseModel):
     it may have at once."""
     max_arms_centred: Count = 10_000
     """Largest number of arms of a Tsallis session."""
+    max_feature_cells: Count = 131_072
+    """Largest arms times d (d + 3) of a session whose features have d columns: 8 bytes each are kept of it."""
     max_dim: Count = 1000
     """Largest number of dimensions of a session over points."""
     max_label_bytes: int = Field(128, ge=1, le=65_536)

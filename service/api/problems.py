@@ -33,6 +33,8 @@ _TAGS: Mapping[str, Collection[str]] = {
     "probabilities": {BY_LABEL, BY_POSITION},
 }
 """Tags that pydantic puts into the path of a field: the member of a union that it tried."""
+_FEATURE_TAG = 3
+"""Where the path of a declared feature has its kind, a tag of a union."""
 _FIELDS = frozenset({"extra_forbidden", "missing"})
 """Types of errors with a path that ends in a field's name, even if a tag has the same name."""
 _UNKNOWN = "a field or parameter that is not known"
@@ -100,7 +102,8 @@ def _names(place: Sequence[Any], kind: str) -> list[str]:
     return [
         str(part)
         for n, (before, part) in enumerate(pairwise(place), 1)
-        if part not in _TAGS.get(before, ()) or (n == last and kind in _FIELDS)
+        if (part not in _TAGS.get(before, ()) or (n == last and kind in _FIELDS))
+        and (n != _FEATURE_TAG or place[1] != "features")
     ]
 
 

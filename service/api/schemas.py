@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from ..engine.control import Group
 from ..errors import FieldValueError
 from ..learners.base import Posted
+from ..learners.features import Said
 from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.events import Click, Eligibility, Events, Segment, Visitor
 from ..models.specification import (
@@ -143,6 +144,7 @@ class Act(Eligibility):
 
     segment: Segment | None = None
     visitor: Visitor | None = None
+    features: Said | None = None
 
 
 class Acts(Eligibility):
@@ -151,9 +153,16 @@ class Acts(Eligibility):
     count: Annotated[Whole, Field(ge=1)]
     segment: Segment | None = None
     visitor: Visitor | None = None
+    features: Said | None = None
     distinct: Annotated[bool, NullIs(False)] = False
     """Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same learners as
     ``eligible``."""
+
+
+class OfVisitor(Posted):
+    """What is known of a visitor."""
+
+    features: Said
 
 
 class Feedbacks(Posted):
@@ -271,6 +280,36 @@ class ArmPage(Described):
     next_cursor: str | None
 
 
+class VisitorArm(Described):
+    """An arm and its probability in an act for the visitor."""
+
+    arm: int
+    label: str | None = None
+    probability: float
+
+
+class VisitorArms(Described):
+    """All live arms."""
+
+    arms: list[VisitorArm]
+
+
+class FeatureRow(Described):
+    """A feature, and shares of the latest acts, about a thousand."""
+
+    columns: int
+    missing: float
+    """That left it out."""
+    clipped: float
+    """With a value outside of its range."""
+
+
+class FeaturePage(Described):
+    """The features of a session, by name."""
+
+    features: dict[str, FeatureRow]
+
+
 class SegmentRow(Described):
     """A segment and its counts."""
 
@@ -315,6 +354,8 @@ class Decision(Described):
     segment: str | None = None
     group: Group | None = None
     """In a session that has or had ``control``."""
+    encoded: list[float] | None = None
+    """Of an act: the visitor's columns, if the log has them."""
     added: list[str] | None = None
     removed: list[str] | None = None
     paused: list[str] | None = None
@@ -471,6 +512,12 @@ class SessionSummary(Described):
     """Left out if no acts are of a control group."""
     guard: dict[str, Any] | None = None
     """Left out if none was given."""
+    features: dict[str, dict[str, Any]] | None = None
+    """As they are declared; left out if there are none."""
+    columns: int | None = None
+    """Number of columns of the features, with the constant one."""
+    feature_weight: float | None = None
+    """How much the last act rested on features, between 0 and 1."""
     segments: int | None = None
     """Number of segments that are kept; left out if the session has none."""
     slot: int

@@ -201,8 +201,10 @@ def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict
         actions, labels = each.actions, each.names
         for slot, (arm, p) in enumerate(zip(actions.arms, actions.probabilities, strict=True), actions.slot):
             entry = {"kind": "act", "slot": slot, "arm": arm, "probability": p, "eligible": actions.eligible}
+            encoded = None if actions.visit is None or actions.visit.x is None else actions.visit.x.tolist()
             label = None if labels is None else labels[arm]
-            yield entry | _given({"label": label, "segment": each.segment, "group": each.group})
+            known = {"label": label, "segment": each.segment, "group": each.group, "encoded": encoded}
+            yield entry | _given(known)
     elif isinstance(each, Settled):
         for arm, loss, event_id in zip(each.arms, each.losses, each.event_ids, strict=True):
             entry = {"kind": "event", "arm": arm, word: loss, "outcome": "applied"}

@@ -548,9 +548,9 @@ class ArmActions(NamedTuple):
     """Number of arms that could be drawn in each of the slots."""
     dropped: Sequence[int] = ()
     """Arms of the open slots that were dropped, one before each of these slots; none where there was room."""
-    group: Literal["learner", "control"] = "learner"
     visit: Visit | None = None
-    """Of the visitor of the only slot, in sessions with features."""
+    """Of the visitor of these slots, in sessions with features."""
+    group: Literal["learner", "control"] = "learner"
 
     def one_by_one(self) -> Iterator[ArmActions]:
         """Return the slots one after the other, each with the one that was dropped before it."""

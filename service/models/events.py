@@ -15,6 +15,7 @@ from ..cooperative import FairYield
 from ..engine.control import GROUPS, Group
 from ..errors import MAX_INDEXES, FieldError, FieldValueError
 from ..learners.base import Posted
+from ..learners.features import Said
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, shown_as_is, whole
 from ..store.base import DIGEST_BYTES
 from ..tokens import MAX_TOKEN, read
@@ -207,6 +208,9 @@ class OneArmEvent(_Event):
     """The token of the decision, instead of ``arm``, ``segment``, ``slot``, ``group`` and ``event_id``: a decision
     counts once."""
 
+    features: Said | None = None
+    """Features of the visitor as they were at the act, in a session with features; not beside a token."""
+
     word: ClassVar[Literal["loss", "reward", "goal", "void"]]
     """The name of the field with the number, or of that in its place."""
 
@@ -219,6 +223,8 @@ class OneArmEvent(_Event):
 
     def opened(self) -> Self:
         """Say what the token says, whoever made that, where the event says nothing itself."""
+        if self.token is not None and self.features is not None:
+            raise FieldValueError("features", "give either token or features")
         if self.token is not None and (token := read(self.token)) is not None:
             said = {"arm": token.arm, "slot": token.slot, "segment": token.segment or None}
             said["group"] = GROUPS[token.group] if 0 < token.group < len(GROUPS) else None

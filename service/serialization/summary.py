@@ -69,6 +69,8 @@ MANY_SETTLED, MOST_ANSWERED = 200, 0.8
 """Settled decisions after which it says something that more than this share was answered by events."""
 EVENTS_PER_ARM = 10
 """Events that tell something, for each arm, before it is clear which is the best."""
+UNUSED_SLOTS, UNUSED_WEIGHT = 10_000, 0.05
+"""Slots from which on features seem to be useless whose experts have less than this weight."""
 RARE, RARELY_ANSWERED = 20, 0.2
 """Events worse than the default after which it says something that all were, and that few decisions had one."""
 
@@ -76,7 +78,8 @@ RARE, RARELY_ANSWERED = 20, 0.2
 _OfEvents = Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "late_events"]
 _OfGuards = Literal["halted", "silence"]
 _OfMultiscale = Literal["answered_too_often", "few_events", "rewards_rare_and_bad"]
-HintCode = Literal[_OfEvents, _OfGuards, "growing_outstanding", _OfMultiscale]
+_OfFeatures = Literal["features_missing", "features_clipped", "features_unused"]
+HintCode = Literal[_OfEvents, _OfGuards, "growing_outstanding", _OfMultiscale, _OfFeatures]
 
 
 class Hint(NamedTuple):
@@ -127,6 +130,18 @@ def hints(
         yield Hint("silence", text)
     if learner["kind"] == "multiscale_tsallis":
         yield from _of_multiscale(ledger, expiry, learner["n_arms"])
+
+
+def _of_features(ledger: Ledger, weight: float) -> Iterator[Hint]:
+    """Yield the hints of a session with features, on which ``weight`` of the last slot rested."""
+    if ledger.features_missing:
+        yield Hint("features_missing", "More than half of the last acts left a feature out.")
+    if ledger.features_clipped:
+        yield Hint(
+            "features_clipped", "More than 10 % of a feature's values were outside of its range in the last acts."
+        )
+    if ledger.slot >= UNUSED_SLOTS and weight < UNUSED_WEIGHT:
+        yield Hint("features_unused", f"Acts hardly rest on features ({weight:.1%}): they don't tell the best arm.")
 
 
 def _of_multiscale(ledger: Ledger, expiry: Expiry | None, n_arms: int) -> Iterator[Hint]:
@@ -231,20 +246,26 @@ def viewed(chosen: Mapping[str, Any], run: Run, *, mostly_surplus: bool = False)
 
 
 def _joined(about: Any, rates: Any, shown: Shown, losses: LossRange, expiry: Expiry | None) -> dict[str, Any]:
-    ledger, by_arm = shown.ledger, "n_arms" in about["learner"]
+    ledger, by_arm, weighed = shown.ledger, "n_arms" in about["learner"], {}
     if shown.control is not None:
         ledger = together(ledger, shown.control)
+    found = [*hints(about["learner"], ledger, losses, expiry, shown.mostly_surplus)]
+    if "features" in about:
+        rates = dict(rates)
+        weighed = {"feature_weight": rates.pop("feature_weight")}
+        found += _of_features(shown.ledger, *weighed.values())
     mean = losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss
     counted = zip(about.get("goals", {}).items(), ledger.goals, strict=True)
     goals = {name: {"value": value, "events": count} for (name, value), count in counted}
     return {
         **about,
+        **weighed,
         "learner": {**about["learner"], **rates},
         **dict(zip(COUNTS, _counts(ledger), strict=True)),
         f"mean_{losses.word}": shown_mean(mean) if ledger.losses else None,
         "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
-        "hints": [hint._asdict() for hint in hints(about["learner"], ledger, losses, expiry, shown.mostly_surplus)],
+        "hints": [hint._asdict() for hint in found],
         **({} if shown.kept is None else {"segments": shown.kept}),
         **({"goals": goals} if goals else {}),
         **({} if shown.effective is None else {"effective_arms": shown.effective}),

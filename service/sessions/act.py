@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,11 +15,13 @@ from ..commit.batch import Acted, Applied, Draft, Ended, Operation
 from ..cooperative import CHUNK_SCALARS
 from ..engine.arm_run import ArmRun, Names
 from ..engine.control import GROUPS, Group
+from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ArmActions
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InvalidRequestError, NoEligibleArmError
-from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner
+from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner, Visit
+from ..learners.features import Encoded, tail_of
 from ..learners.fixed import SUM_TOLERANCE
 from ..models.events import Choice
 from ..models.specification import ControlSpec
@@ -34,6 +36,8 @@ class Found(NamedTuple):
     """Positions of the arms that may be drawn, ascending; None: all that are not paused."""
     skipped: int = 0
     """Number of different names of arms that can't be drawn anyway."""
+    encoded: Encoded | None = None
+    """The visitor's columns, in sessions with features."""
 
 
 ANY = Found()
@@ -116,6 +120,19 @@ def check_segments(run: Run) -> SegmentRun:
     return run
 
 
+def of_features(run: Run) -> FeatureRun:
+    """Refuse to name features of a session without.
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the field.
+    """
+    if not isinstance(run, FeatureRun):
+        raise InvalidRequestError.of("features", "this session has no features: create one with `features`")
+    return run
+
+
 @dataclass(slots=True)
 class Act(Operation):
     """Open ``count`` slots in a row; ``single`` answers with one action instead of a list."""
@@ -132,6 +149,8 @@ class Act(Operation):
     """Who asks, in sessions with segments."""
     visitor: str | None = None
     """Who asks, in sessions with a control group: all acts are of one group then."""
+    features: Mapping[str, Any] | None = None
+    """What is known of the visitor, in sessions with features."""
 
     @property
     def weight(self) -> int:
@@ -154,7 +173,10 @@ class Act(Operation):
             raise InvalidRequestError.of("count", text)
         if self.distinct:
             check_defined("distinct", draft.run.learner)
-        return ANY if self.choice is None else find(draft.run, self.choice)
+        found = ANY if self.choice is None else find(draft.run, self.choice)
+        if self.features is None and not isinstance(draft.run, FeatureRun):
+            return found
+        return found._replace(encoded=of_features(draft.run).encoder.encode(self.features))
 
     async def apply(self, draft: Draft, found: Found) -> Applied:
         run = draft.run
@@ -163,10 +185,11 @@ class Act(Operation):
             tokens: list[str] = []
             if draft.tokens is not None:
                 segment, at = self.segment or "", run.ledger.time
-                for group, slot, arm in [
-                    (each.group, *pair) for each in drawn for pair in enumerate(each.arms, each.slot)
+                for group, visit, slot, arm in [
+                    (each.group, each.visit, *pair) for each in drawn for pair in enumerate(each.arms, each.slot)
                 ]:
-                    tokens.append(draft.tokens.sign(slot, arm, segment, at, GROUPS.index(group)))
+                    tail = b"" if visit is None or visit.ratios is None else tail_of(visit)
+                    tokens.append(draft.tokens.sign(slot, arm, segment, at, GROUPS.index(group), tail))
                     if not len(tokens) % SIGNED_AT_ONCE:
                         await draft.fair_yield()
             options = (found.skipped, tokens, run.params.control is not None)
@@ -188,7 +211,7 @@ class Act(Operation):
         """
         eligible = run.arms.unpaused if found.eligible is None else found.eligible
         drawn, left = list[ArmActions](), self.count
-        is_logged = draft.stored.specification.decision_log is not None
+        log = draft.stored.specification.decision_log
         control, is_one_group, is_control = run.control, self.distinct or self.visitor is not None, False
         if is_one_group:
             is_control = run.is_control(run.slot + 1, self.visitor)
@@ -204,16 +227,26 @@ class Act(Operation):
                 is_control, count = run.stretch(count)
             if is_control and control is not None:
                 actions = control.act(run, eligible, count)
+                if found.encoded is not None:
+                    actions = actions._replace(visit=Visit(found.encoded.x))
             elif isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
                 actions = run.act_all(count, eligible)
             else:
-                one = run.act(eligible, self.segment or "") if isinstance(run, SegmentRun) else run.act(eligible)
-                actions = ArmActions(one.slot, (one.arm,), (one.probability,), one.eligible)
-            if actions.dropped or is_logged:
+                if isinstance(run, SegmentRun):
+                    one = run.act(eligible, self.segment or "")
+                elif isinstance(run, FeatureRun):
+                    while run.merge_some():
+                        await draft.fair_yield()
+                    one = run.act(eligible, found.encoded)
+                else:
+                    one = run.act(eligible)
+                actions = ArmActions(one.slot, (one.arm,), (one.probability,), one.eligible, visit=one.visit)
+            if actions.dropped or log is not None:
                 for each in actions.one_by_one() if actions.dropped else (actions,):
                     own: Group | None = None if control is None else "learner"
                     draft.journal.extend(Ended(arm, "expired", group=own) for arm in each.dropped)
-                    draft.journal.append(Acted(each, run.arms.names, self.segment, own and each.group))
+                    noted = each if log is not None and log.features else each._replace(visit=None)
+                    draft.journal.append(Acted(noted, run.arms.names, self.segment, own and each.group))
             drawn.append(actions)
             left -= len(actions.arms)
             if left:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ class ChangeArms(Operation):
     """
 
     limits: ArmLimits
+    check_features: Callable[[str, Specification, int], None]
+    """Refuses too many arms of a session with features."""
     view: View
     """Makes the answer."""
     add: Sequence[str] = ()
@@ -76,6 +78,8 @@ class ChangeArms(Operation):
         if after is before:
             return False, unknown
         self._check_size(before, change, after)
+        if change.added:
+            self.check_features("features", draft.stored.specification, len(after.live))
         _note(draft, run, change, after)
         run.change_arms(change, after, adds_first=self.catalogue is not None)
         draft.stored = draft.stored._replace(arms=after)
@@ -198,8 +202,11 @@ def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
     if changed.expiry is None or "expiry" not in given:
         return changed
     was = before.expiry is not None and bool(before.expiry.provisional)
-    if changed.segments is not None and changed.default_loss is not None and not was:
-        raise InvalidRequestError.of(f"expiry.default_{changed.word}", "must be null in this session with segments")
+    beside = "segments" if changed.segments is not None else "features" if changed.features is not None else None
+    if beside is not None and changed.default_loss is not None and not was:
+        raise InvalidRequestError.of(
+            f"expiry.default_{changed.word}", f"must be null in this session with {beside}"
+        )
     expiry = changed.expiry.model_copy(update={"provisional": was if changed.may_be_provisional else None})
     return changed.model_copy(update={"expiry": expiry})
 

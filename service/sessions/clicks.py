@@ -12,7 +12,9 @@ from typing import Any
 from .. import errors
 from ..commit.batch import Answer, Draft, Operation
 from ..engine.arm_run import ArmRun
+from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ArmFeedback
+from ..learners.features import visit_of
 from ..models.events import Click, OneArmEvent
 from ..models.specification import token_seconds
 from ..serialization.records import Learned
@@ -95,6 +97,10 @@ def by_token(
     is_over = token.at + token_seconds(stored.specification) <= now
     if by_browser and is_over and not _may_improve(draft, event.digest or b""):
         raise errors.ExpiredTokenError
+    if isinstance(run, FeatureRun) and not found.is_control:
+        if (visit := visit_of(token.tail, run.encoder.columns)) is None:
+            raise errors.InvalidTokenError.of("token", "is not one of this session")
+        found = found._replace(visit=visit)
     return found._replace(is_late=is_over or token.at <= stored.tokens_from, signed_slot=token.slot)
 
 

@@ -18,12 +18,12 @@ from ..engine.arm_run import ArmRun
 from ..engine.control import Group
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
-from ..learners.base import Information
+from ..learners.base import Information, Visit
 from ..learners.specs import MAX_NAMED, named
 from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, WrongEvent
 from ..serialization.records import Learned
 from ..store.base import DIGEST_BYTES
-from .act import check_segments
+from .act import check_segments, of_features
 from .clicks import by_token
 
 # -- Events read as the run of a session takes them.
@@ -54,8 +54,10 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     if event.segment is not None:
         check_segments(run)
     _check_group(event, run)
+    columns = None if event.features is None else of_features(run).encoder.encode(event.features)
     arm, goals = _arm(event, run), run.params.goals
     found = ArmFeedback(arm, 0.0, event.slot, segment=event.segment or "", is_control=event.group == "control")
+    found = found if columns is None else found._replace(visit=Visit(columns.x))
     if isinstance(event, GoalEvent) and (goals or event.goal):
         if event.goal not in goals:
             text = "the session has no such goal" if goals else "this session has no goals: create one with `goals`"

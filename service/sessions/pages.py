@@ -30,6 +30,7 @@ from ..serialization.state import NEWEST, read_shown
 from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
 from ..serialization.summary import HintCode as HintCode
 from ..store.base import ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
+from .act import of_features
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, check_id, of_store, so_far, summary, sums_so_far
@@ -128,6 +129,48 @@ async def _text_of_state(reader: Reader, session_id: str) -> str | None:
         return COMPACT.encode({"session_id": session_id, "code": error.code})
     except (errors.StateCorruptError, ValueError):  # Or its numbers are none that JSON has.
         return COMPACT.encode({"session_id": session_id, "damaged": True})
+
+
+# -- What a session with features shows of these.
+
+
+async def features_page(reader: Reader, session_id: str) -> Body:
+    """Return the JSON of a session's features: of each how many columns it has, and what acts said of late.
+
+    Raises
+    ------
+    InvalidRequestError
+        for a session without features.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
+    check_id(session_id)
+    _, cached = await reader.load(session_id)
+    run = of_features(cached.run)
+    rows = {
+        name: {"columns": feature.columns, "missing": missing, "clipped": clipped}
+        for (name, feature), missing, clipped in zip(run.encoder.features.items(), *run.shares, strict=True)
+    }
+    return answer_body(json_chunks({"features": rows}))
+
+
+async def visitor_page(reader: Reader, session_id: str, said: Mapping[str, Any]) -> Body:
+    """Return the JSON of each arm's probability in an act for a visitor; no slot is opened.
+
+    Raises
+    ------
+    InvalidRequestError
+        for a session without features, or naming the feature that is wrong.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
+    check_id(session_id)
+    _, cached = await reader.load(session_id)
+    run = of_features(cached.run)
+    names, rows = run.arms.names, list[dict[str, Any]]()
+    shares = run.for_visitor(run.encoder.encode(said).x).tolist()
+    for arm, share in zip(run.arms.live, shares, strict=True):
+        label = {} if names is None else {"label": names[arm]}
+        rows.append({"arm": arm, **label, "probability": share})
+    return answer_body(json_chunks({"arms": rows}))
 
 
 # -- What the store counts of the arms of a session.

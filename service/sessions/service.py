@@ -29,7 +29,7 @@ from . import transfer as document
 from .changes import ChangeArms, ChangeSession
 from .create import Creator
 from .history import Sampler
-from .pages import DecisionLogs, arms_page, history_page, sessions_page
+from .pages import DecisionLogs, arms_page, features_page, history_page, sessions_page, visitor_page
 from .segments import segment_view, segments_page
 from .views import ALL, Limits, Reader, Rights, check_id, viewer
 
@@ -54,6 +54,7 @@ class Sessions:
         self.list, self.view, self.arms = partial(sessions_page, reader), reader.view, partial(arms_page, reader)
         self.compare = reader.compare
         self.segments, self.segment = partial(segments_page, reader), partial(segment_view, reader)
+        self.features, self.visitor = partial(features_page, reader), partial(visitor_page, reader)
         self.logs, self.history = DecisionLogs(store, settings.max_connections), partial(history_page, reader)
         cache.on_logged = self.logs.on_logged
         self.export = partial(document.export, store, most_bytes=settings.max_import_bytes)
@@ -116,7 +117,8 @@ class Sessions:
         """
         snapshot, cached = await self.reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
-        operation = ChangeArms(limits, viewer(self.reader, session_id, snapshot, cached), **labels, idempotency=key)
+        made = (limits, self._limits.check_features, viewer(self.reader, session_id, snapshot, cached))
+        operation = ChangeArms(*made, **labels, idempotency=key)
         return await self.queues.submit(session_id, operation)
 
     async def change(self, session_id: str, fields: Mapping[str, Any], key: Idempotency | None) -> Answer:

@@ -23,10 +23,12 @@ from ..commit.cache import CachedSession
 from ..commit.loading import decoded, with_records
 from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms
+from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ActTimes
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import InvalidRequestError, PayloadTooLargeError, StateCorruptError, UnknownSessionError
+from ..learners.feature_tsallis import known
 from ..learners.maths import LARGEST_VALUE, LOWEST
 from ..learners.specs import MAX_COUNT, NOT_IN_LABELS
 from ..models import stored as stored_specification
@@ -68,7 +70,10 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
         raise InvalidRequestError.of("specification", "is not one that this version can read") from error
     spec = read.specification
     await run_in_thread_if_large(label_bytes(spec), limits.check, spec, rights)
-    return await read_whole(whole, checked=True)
+    cached = await read_whole(whole, checked=True)
+    if isinstance(run := cached.run, ArmRun):
+        limits.check_features("features", spec, len(run.arms.live))
+    return cached
 
 
 async def read_whole(whole: WholeSession, *, checked: bool) -> CachedSession:
@@ -216,7 +221,10 @@ def check_state(run: Any, whole: WholeSession) -> None:
     """
     ledger, state, times = run.ledger, run.state, run.act_times or ActTimes(1.0)
     for part in (run.shared, state) if isinstance(run, SegmentRun) else (state,):
-        check("state", part._asdict())
+        named = part._asdict()
+        if isinstance(run, FeatureRun):  # What it shows is a pool, in which arms may have no part.
+            named["pool"] = named.pop("shown")
+        check("state", named)
     check("state", {each.name: getattr(ledger, each.name) for each in fields(ledger)})
     agree("state.mean_loss", math.isfinite(run.params.losses.posted(ledger.mean_loss)))
     arms = run.arms if isinstance(run, ArmRun) else Arms((), (), 0)
@@ -230,6 +238,8 @@ def check_state(run: Any, whole: WholeSession) -> None:
         depth = np.maximum(abs(rows[:solved]).max(axis=-1), abs(state.lam))
         fits = (scale >= SHALLOWEST) & (depth <= DEEPEST * scale)
         agree("state.sums", (scale == 0) | fits, state.p >= SMALLEST)
+    if isinstance(run, FeatureRun):
+        agree("state.regressions", known(state).is_sound())
     n_records = len(run.stored_rows) + len(times.acts) + len(removed) + bool(times.expired) + len(times.silent)
     if run.control is not None:
         own = run.control.act_times or ActTimes(1.0)

@@ -19,6 +19,7 @@ from ..engine.run import Run, SlotRun
 from ..engine.verdict import mean_interval
 from ..errors import InvalidRequestError, StoreUnavailableError, UnknownSessionError
 from ..learners.base import FloatArray, Spec
+from ..learners.features import columns_of
 from ..learners.specs import ArmsSpec, PointsSpec, named
 from ..models.specification import Specification, is_id
 from ..serialization import summary as listed
@@ -87,11 +88,21 @@ class Limits:
         if (ever := self._settings.max_arms_ever) is not None and learner.arm_count > ever:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed BANDIT_MAX_ARMS_EVER, which is {ever}")
         check_labels("learner.arms", learner.arms or (), self._settings.max_label_bytes)
+        self.check_features("features", spec, learner.arm_count)
         if learner.arm_count > learner.most_arms:
             text = f"with so many there may be at most {learner.most_arms} arms"
             raise InvalidRequestError.of("learner.max_open_slots", text)
         if (getattr(learner, "max_open_slots", None) or 0) > MAX_OPEN_SLOTS:
             raise InvalidRequestError.of("learner.max_open_slots", f"must not exceed {MAX_OPEN_SLOTS}")
+
+    def check_features(self, field: str, spec: Specification, n_arms: int) -> None:
+        """Refuse so many arms if the regressions of a session with features would be too large."""
+        if spec.features is None:
+            return
+        d = columns_of(spec.features)
+        if n_arms > (most := self._settings.max_feature_cells // (d * (d + 3))):
+            text = f"with {d} columns of features a session may have {most} arms (BANDIT_MAX_FEATURE_CELLS), not"
+            raise InvalidRequestError.of(field, f"{text} {n_arms}")
 
     def arms_of(self, learner: Spec, rights: Rights) -> ArmLimits:
         """Return how many arms a session of this learner may have, none for a learner over points.

@@ -34,6 +34,8 @@ def sessions() -> dict[str, dict[str, Any]]:
     for kind in ("centred_tsallis", "multiscale_tsallis"):
         fields = {"learner": {"kind": kind, **LABELS}, "segments": {"max": 5}}
         found[f"{kind} with segments"] = fields | {"expiry": {"after_seconds": 60, "default_loss": None}}
+    features = {"features": {"age": {"kind": "number", "range": [0, 1]}, "zip": {"kind": "category", "buckets": 3}}}
+    found["features"] = {"learner": {"kind": "multiscale_tsallis", **LABELS}, **features, **WINDOW}
     found["many arms"] = {"learner": {"kind": "dexp3", "n_arms": 1500}}
     found["raw"] = {"learner": {"kind": "multiscale_tsallis", "n_arms": 3}, "normalize_losses": False}
     return found

@@ -27,11 +27,14 @@ from ..schemas import (
     CreateSession,
     DecisionPage,
     ExportedSession,
+    FeaturePage,
     History,
+    OfVisitor,
     ReplaceArms,
     SegmentPage,
     SessionList,
     SessionView,
+    VisitorArms,
 )
 
 MAX_CURSOR = 12_000
@@ -177,6 +180,22 @@ async def delete_session(call: Call, session_id: str) -> Reply:
     """Delete a session and all its data."""
     await call.runtime.sessions.delete(session_id)
     return Reply(status=204)
+
+
+@router.get("/{session_id}/features", **describe_answers(FeaturePage, "features", {200: "The session's features"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def list_features(call: Call, session_id: str) -> Reply:
+    """List the features of a session, with the shares of its latest acts that left them out."""
+    return Reply(await call.runtime.sessions.features(session_id))
+
+
+@router.post("/{session_id}/probabilities", **describe_answers(VisitorArms, "visitor_arms", {200: "The arms"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def view_visitor(
+    call: Call, session_id: str, body: Annotated[OfVisitor, Body(openapi_examples=EXAMPLES["visitor"])]
+) -> Reply:
+    """View the probability of each arm in an act for a visitor. This opens no slot and changes nothing."""
+    return Reply(await call.runtime.sessions.visitor(session_id, body.features))
 
 
 @router.get("/{session_id}/arms", **describe_answers(ArmPage, "arms", {200: "A page of arms"}))

@@ -44,6 +44,7 @@ async def act(
     operation = ActOperation(1, call.runtime.settings.max_act_cells, single=True, is_gone=call.is_gone)
     if body is not ANY_ARM:
         operation.choice, operation.segment, operation.visitor = body.choice, body.segment, body.visitor
+        operation.features = body.features
     return await _submitted(call, session_id, operation)
 
 
@@ -61,6 +62,7 @@ async def acts(
         raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
     operation = ActOperation(body.count, settings.max_act_cells, distinct=body.distinct, is_gone=call.is_gone)
     operation.choice, operation.segment, operation.visitor = body.choice, body.segment, body.visitor
+    operation.features = body.features
     return await _submitted(call, session_id, operation)
 
 

@@ -58,6 +58,9 @@ export const HINTS = {
   answered_too_often: "Create the session again with \"provisional\": false in its expiry, or with the default null.",
   few_events: "Wait, show fewer arms, or count something that happens more often.",
   rewards_rare_and_bad: "If the events are good news, swap the ends of reward_range or loss_range, or of what is posted.",
+  features_missing: "Say in each act what is known of the visitor; a feature that is seldom known is better left out.",
+  features_clipped: "Create the session again with a wider range of the feature.",
+  features_unused: "Nothing is lost. Other features may tell more, or the best arm is the same for all.",
 };
 
 export const badges = (hints) =>
