@@ -406,3 +406,69 @@ async def test_features_are_in_no_log_line_error_or_metric(client, create, lines
     shown = json.dumps(lines()) + metrics + (await client.get(path)).text
     assert secret not in shown
     assert "77.125" not in shown
+
+
+async def test_control_acts_are_unknown_to_the_learner_and_bring_no_columns(client, create):
+    """Of two sessions alike one has clicks of its control group, and both go on alike."""
+    log, played = {"max_entries": 200, "features": True}, []
+    for has_clicks in (True, False):
+        path = await create(**SESSION | {"control": {"share": 0.5}, "seed": 4, "decision_log": log})
+        groups = {"control": [], "learner": []}
+        for age in range(20):
+            action = await acted(client, path, {"age": age, "device": "phone"})
+            groups[action["group"]].append(action)
+        for action in groups["learner"][:3]:
+            assert (await told(client, path, token=action["token"], reward=1))["applied"] == 1
+        sizes = [[len(action["token"]) for action in actions] for actions in groups.values()]
+        assert max(sizes[0]) < min(sizes[1])
+        event = {"arm": groups["control"][5]["arm"], "group": "control", "reward": 1}
+        await refused(client, f"{path}/feedback", event | {"features": {"age": "5"}}, "features.age")
+        for action in groups["control"][:5] if has_clicks else ():
+            assert (await told(client, path, token=action["token"], reward=1))["applied"] == 1
+        if has_clicks:
+            assert (await told(client, path, **event, features={"age": 50}))["applied"] == 1
+        later = [await acted(client, path, {"age": 2 * age}) for age in range(20)]
+        played.append([(action["group"], action["arm"], action["probability"]) for action in later])
+        entries = (await client.get(f"{path}/decisions")).json()["decisions"]
+        assert all(len(entry["encoded"]) == 4 for entry in entries if entry["kind"] == "act")
+    assert played[0] == played[1]
+    assert len({p for _, _, p in played[0]}) > 2
+
+
+async def test_in_silence_nothing_is_charged_and_an_event_is_learned_whole(client, create, clock, monkeypatch):
+    monkeypatch.setattr("service.engine.ledger.LEAST_EVENTS", 2)
+    monkeypatch.setattr("service.engine.ledger.LEAST_MISSED", 1)
+    path = await create(**SESSION | {"expiry": {"after_seconds": 60, "default_reward": 0}, "seed": 4})
+    plain = PlainFeatures(3, 4, 1.0, 0.0)
+
+    async def act(age, outstanding, *, is_silent=False):
+        said, x = {"age": age}, columns_of({"age": age})
+        p, action = plain.open_for(x, outstanding, [0, 1, 2]), await acted(client, path, said)
+        assert action["probability"] == pytest.approx(p[action["arm"]], abs=1e-9)
+        ratio = plain.act_ratio(action["arm"])
+        if not is_silent:
+            plain.told(action["arm"], 1.0, x, ratio)
+        return action, x, ratio
+
+    async def click(decision, *, is_charged):
+        action, x, ratio = decision
+        assert (await told(client, path, token=action["token"], reward=1))["applied"] == 1
+        if is_charged:
+            plain.corrected(action["arm"], 0.0, 1.0, x, ratio)
+        else:
+            plain.told(action["arm"], 0.0, x, ratio)
+
+    first = [await act(20 * n, n) for n in range(5)]
+    for decision in first[:3]:
+        await click(decision, is_charged=True)
+    clock.now += 100
+    silent = [await act(50, 0, is_silent=True), await act(90, 1, is_silent=True)]
+    hints = (await client.get(path)).json()["hints"]
+    assert "silence" in {hint["code"] for hint in hints}
+    await click(silent[0], is_charged=False)
+    later = await act(30, 1)
+    await click(later, is_charged=True)
+    settlement = await told(client, path, token=silent[1][0]["token"], reward=None)
+    assert settlement["voided"] == 1
+    plain.dropped += 1
+    await act(60, 0)
