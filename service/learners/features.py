@@ -53,6 +53,11 @@ def _are_values(values: list[str]) -> list[str]:
     return values
 
 
+_Values = Annotated[
+    list[str], Field(min_length=2, max_length=MAX_CATEGORIES, fail_fast=True), AfterValidator(_are_values)
+]
+
+
 class _Declared(Posted):
     @property
     def columns(self) -> int:
@@ -78,11 +83,7 @@ class CategoryFeature(_Declared):
     """One of several texts, in a column for each: of values that are known, or any, hashed to buckets."""
 
     kind: Literal["category"]
-    values: Annotated[
-        list[str] | None,
-        Field(min_length=2, max_length=MAX_CATEGORIES, fail_fast=True),
-        AfterValidator(_are_values),
-    ] = None
+    values: _Values | None = None
     buckets: Annotated[Whole | None, Field(ge=2, le=MAX_CATEGORIES)] = None
 
     @model_validator(mode="after")
