@@ -6,16 +6,13 @@ docs/adding-a-learner.md says how a learner is added.
 from collections.abc import Sequence
 
 from .base import Spec
-from .batched_exp3 import BatchedExp3Spec
-from .bold import BoldSpec
 from .centred_tsallis import CentredTsallisSpec
 from .clw import ClwMbcoSpec, ClwSpec
-from .dbgd import DbgdSpec
+from .descent import DbgdSpec, MbcoSpec, OgdSpec, SolidSpec
 from .dexp3 import Dexp3Spec
-from .exp3 import Exp3CurrentSpec, Exp3Spec, SolidSpec
+from .exp3 import BatchedExp3Spec, BoldSpec, Exp3CurrentSpec, Exp3Spec
 from .fixed import FixedSpec
 from .multiscale_tsallis import MultiscaleTsallisSpec
-from .ogd import MbcoSpec, OgdSpec
 from .tsallis_delayed import TsallisDelayedSpec
 
 SPECS: Sequence[type[Spec]] = (

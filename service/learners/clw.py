@@ -18,9 +18,8 @@ from pydantic import Field, model_validator
 from ..errors import FieldValueError
 from . import maths, tsallis
 from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, Spec, at, draw
-from .dbgd import Rates
+from .descent import Rates, TwoRatesSpec
 from .maths import Clock, FeasibleSet, Schedule
-from .ogd import TwoRatesSpec
 from .specs import ArmsSpec, MaxDelay, NullIs, OneRateSpec
 
 NO_ARM = -1

@@ -22,7 +22,7 @@ from service.cooperative import (
     run_in_thread_if_large,
     unpack,
 )
-from service.learners.dbgd import DbgdSpec
+from service.learners.descent import DbgdSpec
 from service.sessions.act import point_json
 
 SORTED = json.JSONEncoder(sort_keys=True)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.base import Slot
-from service.learners.dbgd import DbgdSpec
+from service.learners.descent import DbgdSpec
 from service.learners.maths import FeasibleSet, project_onto_face, project_onto_simplex
 from tests.support.examples import examples
 from tests.support.feasible_sets import contains

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot
-from service.learners.dbgd import DbgdSpec
+from service.learners.descent import DbgdSpec
 from service.learners.dexp3 import Dexp3, Rates
 from service.learners.maths import forward_difference
 from tests.support.examples import examples

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.learners import REGISTRY
-from service.learners.dbgd import DbgdSpec
+from service.learners.descent import DbgdSpec
 from service.learners.dexp3 import Dexp3Spec
 from service.learners.specs import ArmsSpec, PointsSpec, RatedSpec
 from tests.support import vectors

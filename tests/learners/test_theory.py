@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.learners.base import FloatArray, Slot, many
-from service.learners.batched_exp3 import BatchedExp3, BatchedExp3Spec
 from service.learners.dexp3 import Dexp3, Dexp3Spec
+from service.learners.exp3 import BatchedExp3, BatchedExp3Spec
 
 ROUNDING = 1e-12
 HUNDREDS = [3, pytest.param(200, marks=pytest.mark.slow)]

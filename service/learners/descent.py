@@ -1,4 +1,4 @@
-"""DBGD (Algorithm 2 of the paper): descent on forward differences of losses whose slot is unknown."""
+"""Projected descent: DBGD (Algorithm 2 of the paper), and the learners it is compared with."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from .base import FloatArray, PointLearner, RateMode
-from .maths import FeasibleSet, forward_difference, query_points, squared_norm
-from .specs import LearningRate, MaxDelay, Perturbation, PointsSpec, RatedSpec, RateFields, TotalDelay
+from .base import FloatArray, Information, PointLearner, RateMode
+from .maths import FeasibleSet, bounded, forward_difference, query_points, squared_norm
+from .specs import LearningRate, MaxDelay, OneRateSpec, Perturbation, PointsSpec, RatedSpec, RateFields, TotalDelay
+
+# -- DBGD: descent on forward differences of losses whose slot is unknown.
 
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""
@@ -123,3 +125,100 @@ class Dbgd(PointLearner[State]):
         if eta is None and np.ndim(state.gradient_sum) == 0 and state.gradient_sum > 0:
             eta = float(self._step(state)[0])
         return {"rates": self.mode, "learning_rate": eta, "perturbation": self.perturbation}
+
+
+# -- The (K+1)-point method (Agarwal et al. 2010): descent on forward differences, without delay.
+
+
+class TwoRatesSpec(RatedSpec, PointsSpec):
+    """A learner from bundles with two rates, given or from a theorem; it has no anytime rates."""
+
+    rate_fields: ClassVar = RateFields(given=Rates._fields, theorem=("horizon",))
+
+    learning_rate: LearningRate | None = None
+    perturbation: Perturbation | None = None
+
+    @model_validator(mode="after")
+    def _query_points_fit(self) -> TwoRatesSpec:
+        self.check_perturbation(self.rates().perturbation)
+        return self
+
+    def rates(self) -> Rates:
+        """Return the rates in use."""
+        if self.mode is RateMode.THEOREM:
+            return self.theorem_rates(self.horizon or 1, self.scale)
+        return Rates(self.learning_rate, cast("float", self.perturbation))
+
+    def theorem_rates(self, horizon: int, scale: float) -> Rates:
+        """Return the theorem's rates for T slots, both times ``scale``."""
+        raise NotImplementedError
+
+
+class MbcoSpec(TwoRatesSpec):
+    """(K+1)-point BCO: bundles of dim+1 losses that come back within their own slot."""
+
+    kind: Literal["mbco"] = "mbco"
+
+    def theorem_rates(self, horizon: int, scale: float) -> Rates:
+        """Return the rates of Theorem 2 without delay."""
+        return theorem_rates(self.dim, horizon, 0, scale)
+
+    def build(self) -> Dbgd:
+        """Make a DBGD learner: only the rates differ."""
+        return Dbgd(self.build_set(), self.rates(), self.mode)
+
+
+# -- OGD (Zinkevich 2003): descent on gradients, without delay.
+
+
+class OgdSpec(PointsSpec, OneRateSpec):
+    """OGD: full information without delay. The caller sends the gradient at the played point."""
+
+    kind: Literal["ogd"] = "ogd"
+
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return scale / math.sqrt(self.dim * horizon)
+
+    def build(self) -> Ogd:
+        return Ogd(self.build_set(), self.rate(), self.mode)
+
+
+class OgdState(NamedTuple):
+    """The point, shape (..., dim)."""
+
+    x: FloatArray
+
+
+class Ogd(PointLearner[OgdState]):
+    """One projected step per gradient, in the order of arrival; x_1 is the center."""
+
+    information: ClassVar = Information.GRADIENT
+
+    def __init__(self, feasible_set: FeasibleSet, learning_rate: float, mode: RateMode) -> None:
+        super().__init__(feasible_set, mode)
+        self.learning_rate = learning_rate
+
+    def start(self) -> OgdState:
+        return OgdState(self.feasible_set.center)
+
+    def settle(self, state: OgdState, values: FloatArray, outstanding: int) -> OgdState:  # noqa: ARG002 - eta is fixed
+        return OgdState(self._project(state.x - self.learning_rate * bounded(values)))
+
+
+# -- SOLID (Joulani et al. 2016): projected descent on gradients that arrive late, in any order.
+
+
+class SolidSpec(PointsSpec, OneRateSpec):
+    """SOLID: full information under delay. The caller sends the gradient at the played point."""
+
+    rate_fields: ClassVar = RateFields(given=("learning_rate",), theorem=("horizon", "total_delay"))
+
+    kind: Literal["solid"] = "solid"
+    total_delay: TotalDelay | None = None
+
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return scale / math.sqrt(self.dim * (horizon + (self.total_delay or 0)))
+
+    def build(self) -> Ogd:
+        """Make an OGD learner: only the rate depends on the delays."""
+        return Ogd(self.build_set(), self.rate(), self.mode)
