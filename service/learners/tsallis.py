@@ -9,75 +9,17 @@ import numpy as np
 from . import maths as distributions
 from .base import FloatArray, IntArray
 
-SOLVED = 1e-14
-"""Error of the sum of probabilities from which on lambda is good enough."""
 MAX_SOLVE_STEPS = 64
 """Six steps are the most ever seen."""
+NEARLY_SOLVED = 1e-6
+"""Error of a sum of probabilities that one more step, which cubes it, reduces to rounding."""
+MANY_ARMS = 1_000
+"""From which on sums of products are those of BLAS: in half the time, rounded as the processor does it."""
 
 
 def column(value: Any) -> FloatArray:
     """Return a number for each run with a last axis of 1, to combine with arrays over arms."""
     return np.asarray(value)[..., None]
-
-
-def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
-    """Return lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and these squares.
-
-    Newton's method on F^(-1/2), F being the sum: monotone after its first step. Runs that are solved stay as
-    they are while others go on, so that a run's numbers do not depend on the runs stepped with it.
-
-    Parameters
-    ----------
-    sums : shape (..., n_arms), least entry 0
-    scale : positive, a float or shape (...)
-    guess : lambda to start from, a float or shape (...)
-
-    Returns
-    -------
-    lambda, a float or shape (...), and the squares, shape (..., n_arms)
-    """
-    if sums.ndim == 1:
-        return _solve_one(sums, float(scale), float(guess))
-    lam, solved = np.minimum(guess, -scale), np.False_
-    root = column(scale) / (sums - column(lam))
-    for _ in range(MAX_SOLVE_STEPS):
-        x = root * root
-        total = x.sum(axis=-1)
-        slope = 2 / scale * (x * root).sum(axis=-1)
-        moved = np.minimum(lam + 2 * (total - total * np.sqrt(total)) / slope, -scale)
-        solved = solved | (abs(total - 1) <= SOLVED) | (moved == lam)
-        if solved.all():
-            break
-        lam = np.where(solved, lam, moved)
-        root = column(scale) / (sums - column(lam))
-    return lam, root * root
-
-
-def _solve_one(sums: FloatArray, scale: float, guess: float) -> tuple[float, FloatArray]:
-    """Return what ``solve`` returns, for one run in plain floats: several times faster, the same bit for bit."""
-    lam = min(guess, -scale)
-    root = scale / (sums - lam)
-    for _ in range(MAX_SOLVE_STEPS):
-        x = root * root
-        total = float(x.sum())
-        slope = 2 / scale * float((x * root).sum())
-        moved = min(lam + 2 * (total - total * math.sqrt(total)) / slope, -scale)
-        if abs(total - 1) <= SOLVED or moved == lam:
-            break
-        lam = moved
-        root = scale / (sums - lam)
-    return lam, root * root
-
-
-# -- Several Tsallis distributions of each run at once, as ``tsallis.solve`` gives one; and one over a few
-# entries.
-
-NEARLY_SOLVED = 1e-6
-"""Error of a sum of probabilities that one more step, which cubes it, reduces to rounding."""
-
-
-MANY_ARMS = 1_000
-"""From which on sums of products are those of BLAS: in half the time, rounded as the processor does it."""
 
 
 def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -106,6 +48,23 @@ def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[
             break
     root = wide / (sums - column(lam))
     return lam, root * root
+
+
+def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
+    """Return what ``solve_rows`` returns, for one row of each run.
+
+    Parameters
+    ----------
+    sums : shape (..., n_arms), least entry 0
+    scale : positive, a float or shape (...)
+    guess : lambda to start from, a float or shape (...)
+
+    Returns
+    -------
+    lambda, a float or shape (...), and the squares, shape (..., n_arms)
+    """
+    lam, x = solve_rows(sums[..., None, :], column(scale), column(guess))
+    return (lam[..., 0] if sums.ndim > 1 else lam.item()), x[..., 0, :]
 
 
 def _solve_rows_of_one(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
