@@ -9,7 +9,7 @@ from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
 from ..serialization.binary import CodecError
 from ..serialization.records import decode_segment, name_of
-from ..store.base import PackedRecords, ReadSegments, Snapshot, Store
+from ..store.base import ReadSegments, Snapshot, Store
 from .batch import Operation
 from .cache import CachedSession, SessionCache
 
@@ -46,8 +46,7 @@ async def with_records(cached: CachedSession, records: Mapping[bytes, bytes]) ->
     StateCorruptError
         where a record is not what this version writes.
     """
-    size = records.nbytes if isinstance(records, PackedRecords) else sum(map(len, records.values()))
-    return await run_in_thread_if_large(size, cached.with_records, records)
+    return await run_in_thread_if_large(sum(map(len, records.values())), cached.with_records, records)
 
 
 class SessionLoader:

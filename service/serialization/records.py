@@ -2,37 +2,34 @@
 
 There are open slots, acts by bucket of time, rows of a learner's state, labels of removed arms, and segments. A
 record may be older than the schema of the state that it stands beside, since commits leave those that have not
-changed: so a new form of records needs a mark of its own. Records are read by columns, as there may be a million.
+changed: so a new form of records needs a mark of its own.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
 from ..engine.control import Control
 from ..engine.ledger import EXPIRED, PER_WINDOW, UNCHARGED, ActTimes, ArmFeedback, Stretch
-from ..engine.open_slots import OpenSlots, SlotColumns
+from ..engine.open_slots import OpenSlot, OpenSlots
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import StateCorruptError
 from ..learners.base import IntArray, Rows
 from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import EXPERTS, Segment
-from ..store.base import LAST_SECOND, PackedPart, PackedRecords
+from ..store.base import LAST_SECOND
 from . import control
 from . import state as codec
-from .binary import CHECKSUM_BYTES, LENGTH, CodecError, body_of, dtype_below, foreign, record_of
+from .binary import LENGTH, CodecError, body_of, dtype_below, foreign, record_of
 
 # -- What was learned for an event id, if events can be improved: the value that the store keeps with it.
 
@@ -109,115 +106,10 @@ class Learned(NamedTuple):
             raise StateCorruptError from error
 
 
-# -- Many records as arrays of bytes: a million one by one would take seconds.
-
-PARTS_TOGETHER = 16
-"""Parts, of a thousand records at most: no call of numpy takes long, and the arrays fit the processor's cache."""
-
-LENGTH_BITS = 31
-"""No length takes more."""
-
-
-class RecordTable:
-    """Some records, by their places.
-
-    Parameters
-    ----------
-    parts : one or more
-    """
-
-    def __init__(self, parts: Sequence[PackedPart]) -> None:
-        self._keys = b"".join(part.keys for part in parts)
-        self._values = b"".join(part.values for part in parts)
-        self._key_lengths = np.concatenate([part.key_lengths for part in parts]).astype(np.int64)
-        self._lengths = np.concatenate([part.value_lengths for part in parts]).astype(np.int64)
-        self._key_starts = self._key_lengths.cumsum() - self._key_lengths
-        self._starts = self._lengths.cumsum() - self._lengths
-
-    def begin_with(self, first_bytes: bytes) -> Any:
-        """Return of each place whether its key begins with one of these bytes."""
-        found = np.isin(_bytes(self._keys)[self._key_starts], _bytes(first_bytes))
-        return found & (self._key_lengths > 0)
-
-    def items(self, chosen: Any) -> Iterator[tuple[bytes, bytes]]:
-        """Return key and value of the chosen places."""
-        columns = (self._key_starts, self._key_lengths, self._starts, self._lengths)
-        for key, key_length, value, length in zip(*(each[chosen].tolist() for each in columns), strict=True):
-            yield self._keys[key : key + key_length], self._values[value : value + length]
-
-    def blocks(self, chosen: Any) -> Iterator[tuple[Any, Any]]:
-        """Return keys and values of the chosen places, those of the same lengths together: uint8, of two axes."""
-        both = self._lengths << LENGTH_BITS | self._key_lengths
-        for lengths in np.unique(both[chosen]).tolist():
-            length, key_length = divmod(lengths, 1 << LENGTH_BITS)
-            places = np.flatnonzero(chosen & (both == lengths))
-            keys = _taken(self._keys, self._key_starts[places], key_length)
-            yield keys, _taken(self._values, self._starts[places], length)
-
-
-def tables_of(records: PackedRecords) -> Iterator[RecordTable]:
-    """Return all records, some at a time."""
-    for first in range(0, len(records.parts), PARTS_TOGETHER):
-        yield RecordTable(records.parts[first : first + PARTS_TOGETHER])
-
-
-def _bytes(joined: bytes) -> Any:
-    return np.frombuffer(joined, np.uint8)
-
-
-def _taken(joined: bytes, starts: Any, length: int) -> Any:
-    return sliding_window_view(_bytes(joined), length)[starts] if length else np.empty((starts.size, 0), np.uint8)
-
-
-# -- CRC-32 of many texts of the same length at once: a tenth of the time of a call of zlib for each.
-
-LEAST = 64
-"""With fewer texts, zlib is called for each."""
-LONGEST = 64
-"""Of longer texts too; each byte of a text needs a table of a kilobyte."""
-
-
-def checksums(texts: Any) -> Any:
-    """Return the CRC-32 of each text.
-
-    Parameters
-    ----------
-    texts : uint8, shape (texts, bytes of each)
-
-    Returns
-    -------
-    uint32, shape (texts,)
-    """
-    count, length = texts.shape
-    if count < LEAST or length > LONGEST:
-        return np.fromiter((zlib.crc32(text.tobytes()) for text in texts), np.uint32, count)
-    found = np.full(count, zlib.crc32(bytes(length)), np.uint32)
-    for place in range(length):
-        found ^= _tables()[length - 1 - place].take(texts[:, place])
-    return found
-
-
-@lru_cache(maxsize=1)
-def _tables() -> list[Any]:
-    """Return what each byte changes in the CRC of a text of zeros, by how many bytes follow it.
-
-    A CRC is linear: what several bytes change is the exclusive or of what each of them does.
-    """
-    zero = zlib.crc32(b"\0")
-    tables = [np.array([zlib.crc32(bytes([byte])) ^ zero for byte in range(256)], np.uint32)]
-    for _ in range(LONGEST - 1):
-        last = tables[-1]
-        tables.append((last >> np.uint32(8)) ^ tables[0][last & np.uint32(255)])
-    return tables
-
-
 # -- Records of open slots: key is the slot in decimal, bytes are the arm (int64) and the learner's numbers.
 
 MOST_DIGITS = 18
-"""No slot has a longer number; all of these are int64."""
-MOST_NUMBERS = 8
-"""Of a record, the arm's index among them."""
-CHECKSUMS, INTEGERS, FLOATS = np.dtype("<u4"), np.dtype("<i8"), np.dtype("<f8")
+"""No slot has a longer number."""
 
 
 def encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
@@ -229,67 +121,23 @@ def encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
     return records
 
 
-class SlotReader:
-    """Reads the records of one session.
-
-    Parameters
-    ----------
-    most : records that it will read, at most; memory is taken at once, since small arrays would scatter it
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
-        self._columns: tuple[Any, ...] | None = None
-
-    def read(self, keys: Any, values: Any) -> None:
-        """Read records of the same lengths.
-
-        Parameters
-        ----------
-        keys : uint8, shape (records, bytes of a key)
-        values : uint8, shape (records, bytes of a record)
-
-        Raises
-        ------
-        CodecError
-            where one of them is not the record of an open slot, or the learner left more numbers than of others.
-        """
-        digits, body = keys - np.uint8(ord("0")), values[:, :-CHECKSUM_BYTES]
-        numbers, rest = divmod(body.shape[1], INTEGERS.itemsize)
-        fits = 0 < digits.shape[1] <= MOST_DIGITS and 0 < numbers <= MOST_NUMBERS and not rest
-        if not fits or (digits > 9).any() or not digits[:, 0].all():
+def _decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:
+    """Read the bodies of records of open slots, by key, whatever their order."""
+    lengths = set(map(len, records.values()))
+    if len(lengths) > 1:
+        raise CodecError("records of a session have one length")
+    layout, slots = struct.Struct(f"<q{max(lengths, default=8) // 8 - 1}d"), dict[int, OpenSlot]()
+    for key, body in records.items():
+        if not key.isdigit() or len(key) > MOST_DIGITS or key.startswith(b"0"):
             raise CodecError("not the record of an open slot")
-        colons = np.full((len(keys), 1), ord(":"), np.uint8)
-        found = checksums(np.concatenate([keys, colons, body], axis=1))
-        if (found != _as(values[:, -CHECKSUM_BYTES:], CHECKSUMS)[:, 0]).any():
-            raise CodecError("not a record of a session")
-        slots = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1)
-        arms, records = _as(body[:, : INTEGERS.itemsize], INTEGERS)[:, 0], _as(body[:, INTEGERS.itemsize :], FLOATS)
-        columns = (slots, arms, records)
-        if self._columns is None:
-            self._columns = tuple(np.empty((self._most, *each.shape[1:]), each.dtype) for each in columns)
-        places = slice(self._count, self._count + len(slots))
-        for kept, read in zip(self._columns, columns, strict=True):
-            if kept.shape[1:] != read.shape[1:]:
-                raise CodecError("records of a session have one length")
-            kept[places] = read
-        self._count = places.stop
-
-    def open_slots(self) -> OpenSlots:
-        """Return the slots that were read."""
-        if self._columns is None:
-            return OpenSlots()
-        return OpenSlots(SlotColumns.of(*(column[: self._count] for column in self._columns)))
-
-
-def _as(data: Any, dtype: np.dtype[Any]) -> Any:
-    return np.ascontiguousarray(data).view(dtype)
+        arm, *record = layout.unpack(body)
+        slots[int(key)] = OpenSlot(arm, tuple(record))
+    return OpenSlots(dict(sorted(slots.items())))
 
 
 # -- All records of a session but its segments.
 
-BUCKET, ROW, REMOVED, CONTROL = b"b", b"r", b"a", control.CONTROL
+BUCKET, ROW, REMOVED, CONTROL, OPEN = b"b", b"r", b"a", control.CONTROL, b""
 """First byte of the keys of buckets, of rows, of removed arms and of the control group; those of open slots are
 digits."""
 _UNTIL = struct.Struct("<d")
@@ -348,17 +196,12 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     CodecError
         for anything ``encode`` did not write, arms the session never had, and rows of another length.
     """
-    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, REMOVED: {}, CONTROL: {}}
+    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, REMOVED: {}, CONTROL: {}, OPEN: {}}
     live, size = (run.arms.live, run.arms.size) if isinstance(run, ArmRun) else (range(1), 1)
-    packed = PackedRecords.of(records)
-    slots = SlotReader(packed.count)
     with foreign("records of this session"):
-        for table in tables_of(packed):
-            are_others = table.begin_with(b"".join(by_kind))
-            for key, data in table.items(are_others):
-                by_kind[key[:1]][key] = body_of(key, data)
-            for keys, values in table.blocks(~are_others):
-                slots.read(keys, values)
+        for key, data in records.items():
+            by_kind[key[:1] if key[:1] in by_kind else OPEN][key] = body_of(key, data)
+        slots = _decode_slots(by_kind[OPEN])
         times = ActTimes.of_session(run.params.expiry)
         times = None if times is None else _decode_act_times(by_kind[BUCKET], times, np.array(live), size)
         of_control = None
@@ -367,12 +210,12 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
             own = {key: body for key, body in by_kind[CONTROL].items() if key.startswith(control.BUCKETS)}
             if of_control.act_times is not None:
                 _decode_act_times(own, of_control.act_times, np.array(live), size, control.BUCKETS)
-        open_slots = slots.open_slots() if isinstance(run, SlotRun) else None
+        open_slots = slots if isinstance(run, SlotRun) else None
         rows = _decode_rows(by_kind[ROW], run)
         removed = _decode_removed(by_kind[REMOVED])
     if isinstance(run, ArmRun):
         fits = (
-            open_slots is None or open_slots.stored.all_of(live),
+            open_slots is None or {kept.arm for kept in open_slots.stored.values()}.issubset(live),
             all(row.shape == (len(live),) for row in (rows or ())[: codec.long_rows(run.state)]),
             all(0 <= each.arm < size and each.arm not in run.arms.positions for each in removed.values()),
             len(removed) == len(by_kind[REMOVED]) and removed.keys().isdisjoint(run.arms.labels or ()),

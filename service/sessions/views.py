@@ -31,8 +31,8 @@ from ..store.base import ArmCounts, Snapshot, Store, add_counts, counts_of
 
 LIVES = 10
 """A session may have had this many times the arms it may have at once: the counts of each arm are kept for ever."""
-MAX_OPEN_SLOTS = 1_000_000
-"""Largest ``max_open_slots`` of a session."""
+MAX_OPEN_SLOTS = 50_000
+"""Largest ``max_open_slots`` of a session: copying so many takes 5 ms."""
 
 
 class Rights(NamedTuple):

@@ -35,7 +35,7 @@ TAKEN = {
     "state": (MANY, {}, 240_000),
     "labels": ({"kind": "dexp3", "arms": [f"label {n}" for n in range(10_000)]}, {}, 1_500_000),
     "rows": ({"kind": "bold", "n_arms": 10_000, "learning_rate": 0.1}, {"acts": 30}, 2_400_000),
-    "slots": ({"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}, {"acts": 5_000}, 120_000),
+    "slots": ({"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}, {"acts": 5_000}, 500_000),
     "buckets": (MANY, {"acts": 50, "expiry": ExpirySpec(after_seconds=64)}, 4_000_000),
 }
 

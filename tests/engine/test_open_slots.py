@@ -1,4 +1,4 @@
-"""Learners that need the slot: what is kept of open slots, in columns too, what is dropped, what is refused."""
+"""Learners that need the slot: what is kept of open slots, what is dropped, what is refused."""
 
 import random
 from copy import deepcopy
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.engine.ledger import ArmFeedback
-from service.engine.open_slots import CLOSED_KEPT, OpenSlot, OpenSlots, SlotColumns
+from service.engine.open_slots import OpenSlot, OpenSlots
 from service.engine.run import SlotRun
 from tests.support.runs import act, start
 
@@ -153,7 +153,7 @@ ARMS = 5
 
 
 class Pair:
-    """Slots in columns, and the same in a dictionary."""
+    """Slots as sessions keep them, and the same in a dictionary."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -207,37 +207,3 @@ def test_separate_ones_stay_as_they_are():
     pair.check(separate, known)
     pair.check(separate.written(), known)
     pair.check(pair.slots, pair.known)
-
-
-def test_closed_ones_take_no_memory_for_long():
-    count = 100_000
-    stored = columns(range(count))
-    assert 24 * count < stored.nbytes < 26 * count
-
-    stored.change({}, range(count - 10))
-
-    assert (len(stored), list(stored)) == (10, [*range(count - 10, count)])
-    assert stored.nbytes <= 26 * CLOSED_KEPT
-    stored.change({count: OpenSlot(1, (0.5,))}, [])
-    assert stored.get(count) == OpenSlot(1, (0.5,))
-
-
-def test_slots_in_any_order_and_twice_are_sorted_and_kept_once():
-    stored = columns([5, 900, 5, 7, 10**15, 7])
-
-    assert list(stored) == [5, 7, 900, 10**15]
-    assert len(stored) == 4
-    assert stored.get(7) == OpenSlot(7 % ARMS, (7.5,))
-    assert stored.get(10**30) is None
-
-
-def test_numbers_of_a_record_stay_as_many():
-    stored = columns([1])
-
-    with pytest.raises(ValueError, match="same length"):
-        stored.change({2: OpenSlot(0, (0.5, 0.5))}, [])
-
-
-def columns(numbers):
-    found = np.array(numbers)
-    return SlotColumns.of(found, found % ARMS, (found + 0.5).reshape(-1, 1))

@@ -1,9 +1,7 @@
 """What is kept beside a state is sent only when it changes, and read back as it was."""
 
 import struct
-import zlib
 
-import numpy as np
 import pytest
 
 from service.commit.cache import CachedSession
@@ -16,7 +14,6 @@ from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError, record_of
-from service.serialization.records import checksums
 from service.store.base import Snapshot, Written
 
 
@@ -73,14 +70,6 @@ def test_damaged_records_are_refused(harm):
 
     with pytest.raises(CodecError):
         records.decode(kept, here.run)
-
-
-@pytest.mark.parametrize("count", [1, 63, 64, 500])
-@pytest.mark.parametrize("length", [1, 2, 25, 64, 65, 300])
-def test_checksums_of_many_texts_are_those_of_zlib(count, length):
-    texts = np.random.default_rng(1).integers(0, 256, (count, length), dtype=np.uint8)
-
-    assert checksums(texts).tolist() == [zlib.crc32(text.tobytes()) for text in texts]
 
 
 def slot_records(numbers, width=1):

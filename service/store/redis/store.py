@@ -109,10 +109,10 @@ class RedisStore:
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         (_, *keys), cursor = self._keys.of(session_id, scripts.RECORDS_KEY), b"0"
-        records = base.PackedRecords()
+        records = dict[bytes, bytes]()
         while True:
             _, cursor, items = await self._run(scripts.RECORDS, keys, (cursor, RECORDS_AT_ONCE))
-            records.add(items[::2], items[1::2])
+            records |= zip(items[::2], items[1::2], strict=True)
             if cursor == b"0":
                 return records
 
