@@ -39,6 +39,8 @@ _SAFE_PATH = () if __package__ == "service.server" else ("-P",)
 
 _FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
 """Numpy's BLAS, of which little is used, would start a thread for each core in each worker: 60 ms for one alone."""
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20)}
+"""Bytes for glibc, which else returns the memory of each large array, and has the kernel clear it anew each time."""
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +164,7 @@ class Supervisor:
         inherited = (self._listener.fileno(), self._board.descriptor)
         arguments = (*_SAFE_PATH, "-m", f"{__package__}.worker_child", *map(str, (*inherited, os.getpid(), number)))
         command, files = (sys.executable, *arguments), (*inherited, *self._shared.files.values())
-        environment = _FEW_THREADS | self._shared.environment(os.environ)
+        environment = _FEW_THREADS | _KEPT_MEMORY | self._shared.environment(os.environ)
         worker = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, pass_fds=files, start_new_session=True, env=environment
         )

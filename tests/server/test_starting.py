@@ -52,14 +52,15 @@ def test_it_serves_where_all_standard_streams_are_closed(run):
         wait_until(lambda: is_ready(client))
 
 
-@pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "2"}])
-def test_workers_start_one_thread_of_numpys_blas_unless_told_otherwise(run, given):
+@pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "2", "MALLOC_TRIM_THRESHOLD_": "9"}])
+def test_workers_start_one_thread_of_numpys_blas_and_keep_memory_unless_told_otherwise(run, given):
     service = run("--store-url", "memory://", environment=given)
     service.wait_ready()
     (worker,) = service.workers()
     variables = Path(f"/proc/{worker}/environ").read_text().split("\0")
 
     assert f"OPENBLAS_NUM_THREADS={given.get('OPENBLAS_NUM_THREADS', '1')}" in variables
+    assert f"MALLOC_TRIM_THRESHOLD_={given.get('MALLOC_TRIM_THRESHOLD_', 32 * 2**20)}" in variables
 
 
 @pytest.mark.quick
