@@ -40,7 +40,7 @@ _SAFE_PATH = () if __package__ == "service.server" else ("-P",)
 _FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
 """Numpy's BLAS, of which little is used, would start a thread for each core in each worker: 60 ms for one alone."""
 _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20)}
-"""Bytes for glibc, which else returns the memory of each large array, and has the kernel clear it anew each time."""
+"""Bytes for glibc, which else gives each large array back, so that the kernel clears memory each time."""
 
 logger = logging.getLogger(__name__)
 
