@@ -126,6 +126,7 @@ class Session:
         fallback : arm, or point, to return where the service does not answer in time, or refuses; then nothing is
             raised. Without it errors are raised
         options : ``eligible`` and ``exclude`` (arms that may be drawn, and that may not), ``segment`` (who asks),
+            ``features`` (what is known of the visitor; report the action, whose token brings them along),
             ``visitor`` (who is always in the same group, if the session has a control group),
             ``idempotency_key`` (the same key gives the same action for a day), ``timeout`` (seconds for this call
             with all its attempts)
@@ -179,13 +180,13 @@ class Session:
     ) -> list[Action]:
         """Ask; where no action comes, and something is named for this case, return that in place of an error."""
         key = options.get("idempotency_key") or uuid.uuid4().hex
-        who = {"segment": options.get("segment"), "visitor": options.get("visitor")}
-        fallbacks = None if instead is None else [api.fallback_of(each, who["segment"]) for each in instead]
+        who = {name: options.get(name) for name in ("segment", "features", "visitor")}
+        fallbacks = None if instead is None else [api.fallback_of(each, options.get("segment")) for each in instead]
         path, timeout = api.session_path(self.session_id, route), options.get("timeout")
         try:
             named = {"eligible": options.get("eligible"), "exclude": options.get("exclude")}
             body |= {name: api.listed(arms) for name, arms in named.items() if arms is not None}
-            body |= {name: text for name, text in who.items() if text is not None}
+            body |= {name: said for name, said in who.items() if said is not None}
             answer = self._calls.call(Call("POST", path, api.encode(body), key=key, timeout=timeout))
             return api.read(lambda found: api.actions_of(found, key, body), answer)
         except Exception as error:
@@ -202,7 +203,7 @@ class Session:
         ----------
         decision : what ``act`` returned, or the arm; none for points. That of a fallback is not sent
         outcome : ``loss``, ``reward``, ``goal``, ``losses`` or ``gradient``, in the session's unit; ``event_id``,
-            ``slot``, ``segment`` and ``group`` of the decision, or its ``token``, where no action says them
+            ``slot``, ``segment``, ``group`` and ``features`` of the decision, or its ``token``, if no action does
 
         Returns
         -------

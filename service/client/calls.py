@@ -422,8 +422,8 @@ VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
 CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals", "control", "guard")
 """Fields of a session that may change after its creation, beside its arms."""
-_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates", "tokens")
-_WHERE = ("event_id", "slot", "segment", "group", "token")
+_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates", "tokens", "features")
+_WHERE = ("event_id", "slot", "segment", "group", "features", "token")
 OUTCOMES = ("loss", "reward", "goal", "losses", "gradient", VOID)
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -475,6 +475,7 @@ class SessionOptions(Changeable, total=False):
     floor: float
     initial: Sequence[Mapping[str, Any]]
     segments: Mapping[str, Any] | None
+    features: Mapping[str, Mapping[str, Any]] | None
     decision_log: Mapping[str, Any] | None
     updates: Mapping[str, Any] | None
     tokens: bool
@@ -499,14 +500,15 @@ class SessionChanges(Changeable, total=False):
 class ActOptions(TypedDict, total=False):
     """What an act may say.
 
-    ``eligible``: the arms that may be drawn, ``exclude``: those that may not; ``segment``: who asks;
-    ``visitor``: whose group is always the same; ``idempotency_key``: the same key gives the same action for a day;
-    ``timeout``: seconds for this call and its retries.
+    ``eligible``: the arms that may be drawn, ``exclude``: those that may not; ``segment``: who asks; ``features``:
+    what is known of the visitor, by name; ``visitor``: whose group is always the same; ``idempotency_key``: the
+    same key gives the same action for a day; ``timeout``: seconds for this call and its retries.
     """
 
     eligible: Iterable[Arm] | None
     exclude: Iterable[Arm] | None
     segment: str | None
+    features: Mapping[str, Json] | None
     visitor: str | None
     idempotency_key: str | None
     timeout: float | None
@@ -523,14 +525,15 @@ class FeedbackOptions(TypedDict, total=False):
 class Where(TypedDict, total=False):
     """Which decision an event is about, as far as the action does not say it.
 
-    ``event_id``: the event counts once, however often it is sent; ``slot``, ``segment``, ``group``: of the
-    decision; or the ``token`` that says all of that.
+    ``event_id``: the event counts once, however often it is sent; ``slot``, ``segment``, ``group``,
+    ``features``: of the decision, as they were at the act; or the ``token`` that says all of that.
     """
 
     event_id: str | None
     slot: int | None
     segment: str | None
     group: str | None
+    features: Mapping[str, Json] | None
     token: str | None
 
 
@@ -602,7 +605,7 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
         raise TypeError("report exactly one of loss, reward, goal, losses and gradient")
     where = {name: fields.get(name) for name in _WHERE}
     if isinstance(decision, Action):
-        of_action = {name: getattr(decision, name) or None for name in _WHERE}
+        of_action = {name: getattr(decision, name, None) or None for name in _WHERE}
         where = {name: of_action[name] if where[name] is None else where[name] for name in _WHERE}
         if decision.is_fallback:
             return None
@@ -610,7 +613,7 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
     if str(where["event_id"]).startswith(FALLBACK_ID):
         return None
     if where["token"] is not None:
-        decision, where["segment"], where["group"] = None, None, None
+        decision, where["segment"], where["group"], where["features"] = None, None, None, None
     if decision is None:
         where["slot"] = None
     else:

@@ -22,6 +22,22 @@ def test_an_action_says_what_to_show_and_its_feedback_counts_once(shop):
     assert shop.view().feedbacks == 1
 
 
+def test_an_action_for_a_visitor_with_features_is_reported_by_its_token(bandits):
+    options = {"learner": {"kind": "multiscale_tsallis", "arms": ["shoes", "hat"]}, "loss_range": [1, 0], "seed": 7}
+    options["features"] = {"age": {"kind": "number", "range": (18, 80)}}
+    shop = bandits.sessions.ensure("shop", **options)
+    first, *more = shop.act(features={"age": 30}), *shop.acts(2, features={"age": 70})
+
+    assert bandits.sessions.ensure("shop", **options).session_id == "shop"
+    assert shop.feedback(first, loss=0, features={"age": 31}).applied == 1
+    assert shop.feedback(more[0].label, loss=0, slot=more[0].slot, features={"age": 70}).applied == 1
+    assert shop.report(more[1], loss=0)
+    assert bandits.flush(5)
+    assert shop.view().feedbacks == 3
+    with pytest.raises(InvalidRequestError, match=r"features\.weight"):
+        shop.act(features={"weight": 3})
+
+
 def test_an_action_of_a_session_with_tokens_is_reported_by_its_token(bandits):
     shop = bandits.sessions.create(**CLICKS, tokens=True)
     actions = shop.acts(4)
