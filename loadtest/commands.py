@@ -299,6 +299,7 @@ def chaos(
     updates: Annotated[
         bool, Option("--updates", help="Events name goals, come again with others, and by token.")
     ] = False,
+    features: Annotated[bool, Option("--features", help="Acts say what is known of their visitor.")] = False,
     out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
     """Start a service, break it under load, and exit 1 unless all that was acknowledged counts exactly once."""
@@ -315,7 +316,7 @@ def chaos(
         problems = summary["problems"]
     else:
         began = time.monotonic()
-        asked = Asked(rounds, failovers, long_freezes, freeze_seconds, fault, time_factor, seed, updates)
+        asked = Asked(rounds, failovers, long_freezes, freeze_seconds, fault, time_factor, seed, updates, features)
         with terminal.own_processes(out), progress_bar("chaos", rounds + failovers + long_freezes) as advance:
             tallies, skipped = play_all(asked, out, advance)
         faults, problems = {kind: tally.summary() for kind, tally in tallies.items()}, problems_of(tallies)

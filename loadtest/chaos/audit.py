@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections import Counter
@@ -9,12 +10,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from loadtest.client import Client
 from loadtest.errors import ServiceError
+from service.learners.base import FloatArray
+from service.sessions.transfer import read, read_whole
 
 Action = Mapping[str, Any]
 """With ``slot``, ``arm`` and ``probability`` as the answer had them."""
 Event = Mapping[str, Any]
+
+
+SHOPS = ("north", "south", "web")
+FEATURES = {
+    "taste": {"kind": "vector", "length": 4, "range": [-1, 1]},
+    "shop": {"kind": "category", "values": SHOPS},
+    "new": {"kind": "boolean"},
+}
+"""Of sessions with features."""
 
 
 class AcknowledgedAct(NamedTuple):
@@ -33,6 +47,7 @@ class Ledger:
     ----------
     word : the field of events with the number
     has_log : whether the session keeps a decision log
+    has_features : whether acts say what is known of a visitor
     is_named : whether acts have keys and events ids; else each was sent once and with another arm, and the service
         may have done it without an answer
     """
@@ -40,6 +55,7 @@ class Ledger:
     session_id: str
     word: str = "loss"
     has_log: bool = False
+    has_features: bool = False
     is_named: bool = True
     goals: Mapping[str, float] = field(default_factory=dict)
     """What stands for losses or rewards, in sessions where events may be improved."""
@@ -148,6 +164,7 @@ def audit(client: Client, ledger: Ledger) -> list[str]:
         found += _wrong_counts(client, ledger)
         found += _wrong_arms(client, ledger)
         found += _wrong_log(client, ledger) if ledger.has_log else []
+        found += _wrong_regressions(client, ledger) if ledger.has_features else []
     except ServiceError as error:
         found.append(str(error))
     return [f"session {ledger.session_id}: {problem}" for problem in found]
@@ -214,6 +231,32 @@ def _wrong_arms(client: Client, ledger: Ledger) -> list[str]:
     if expected:
         wrong.append(f"arms not listed: {sorted(expected)[:LISTED]}")
     return wrong[:LISTED]
+
+
+def _columns(said: Mapping[str, Any]) -> FloatArray:
+    """Return what is learned of a visitor."""
+    shop, new = said.get("shop"), said.get("new")
+    sign = 0 if new is None else 1 if new else -1
+    return np.array([1, *said.get("taste", [0] * 4), *(name == shop for name in SHOPS), sign], dtype=float)
+
+
+def _wrong_regressions(client: Client, ledger: Ledger) -> list[str]:
+    """Compare the regression that forgets nothing with sums over the acknowledged acts and events, to the last bit.
+
+    All terms are multiples of 2^-17, so the sums are exact in any order.
+    """
+    _, whole = asyncio.run(read(client.call("export", "GET", f"{ledger.path}/export")))
+    run: Any = asyncio.run(read_whole(whole, checked=True)).run
+    found = np.array(run.state.regressions.opened().arms)[:, 0]
+    expected, reported = np.zeros_like(found), {event["slot"]: event for event in ledger.events.values()}
+    for act in ledger.acts:
+        x = _columns(act.body.get("features", {}))
+        for action in act.actions:
+            if action.get("group") != "control":
+                loss = 1 - (ledger.value(reported.get(action["slot"], {ledger.word: 0.0})) or 0.0)
+                expected[action["arm"]] += np.outer(x, [*x, loss])
+    wrong = np.flatnonzero((found != expected).any(axis=(1, 2)))
+    return [f"the regression of arm {arm} is {found[arm]}, not {expected[arm]}" for arm in wrong[:LISTED]]
 
 
 def _done_twice_or_lost(client: Client, ledger: Ledger) -> list[str]:

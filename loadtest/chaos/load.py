@@ -7,14 +7,14 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 
 import httpx
 
-from loadtest.chaos.audit import Action, Event, Ledger
+from loadtest.chaos.audit import FEATURES, SHOPS, Action, Event, Ledger
 from loadtest.client import RETRIED, CallLog, Client
 from loadtest.errors import LoadTestError, ServiceError
 from service.client import Bandits, BanditsError, ReportError
@@ -146,8 +146,15 @@ GOALS = {"click": 0.25, "cart": 0.5, "purchase": 1.0}
 """Rewards; as losses what is missing to 1."""
 TIMES = (1, 1, 2, 4)
 """How often an event may be sent, each time with another outcome."""
+PARTS = 32
+"""Outcomes of sessions with features are multiples of its inverse, so that sums of them are exact."""
 UNNAMED_ARMS = 3000
 """Acts without a key that a round may send, each for another arm."""
+VISITORS: dict[str, Callable[[random.Random], Any]] = {
+    "taste": lambda chance: [chance.randint(-64, 64) / 64 for _ in range(4)],
+    "shop": lambda chance: chance.choice((*SHOPS, "another", None)),
+    "new": lambda chance: chance.random() < 1 / 2,
+}
 VOIDS = 0.1
 """Share of the events that say that the decision was never shown."""
 
@@ -166,11 +173,12 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
         yield Client(http, retry_seconds, lambda wait: time.sleep(min(wait, LONGEST_PAUSE)))
 
 
-def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequence[Ledger]:
+def open_sessions(client: Client, name: str, *, updates: bool = False, features: bool = False) -> Sequence[Ledger]:
     """Create a session for each kind of learner, each with a decision log, and last one for calls without ids.
 
     With ``updates`` their events have goals and are improved, every second slot's come by its token, and three acts
-    in ten are of a control group.
+    in ten are of a control group. With ``features`` the acts of ``multiscale_tsallis`` say what is known of their
+    visitor, and its events bring that back, by token or again.
     """
     ledgers = []
     for kind, options in (IMPROVED if updates else LEARNERS).items():
@@ -181,8 +189,10 @@ def open_sessions(client: Client, name: str, *, updates: bool = False) -> Sequen
             goals = {goal: value if word == "reward" else 1 - value for goal, value in GOALS.items()}
             body |= {"updates": {"within_seconds": TEN_DAYS}, "goals": goals, "tokens": True}
             body["control"] = {"share": 0.3}
+        if has_features := features and kind == "multiscale_tsallis":
+            body["features"] = FEATURES
         client.call("create", "POST", "/v1/sessions", body)
-        ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True, goals=goals))
+        ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True, goals=goals, has_features=has_features))
     learner = {"kind": "centred_tsallis", "n_arms": UNNAMED_ARMS}
     client.call("create", "POST", "/v1/sessions", {"session_id": f"{name}-unnamed", "learner": learner})
     return [*ledgers, Ledger(f"{name}-unnamed", is_named=False)]
@@ -246,10 +256,12 @@ def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stoppi
         if stopping.is_set():
             return
         key, body = f"client-{number}-act-{turn}", _asked(chance)
+        if ledger.has_features and chance.random() < 9 / 10:
+            body["features"] = {name: value(chance) for name, value in VISITORS.items()}
         actions = caller.acts(ledger.session_id, body, key)
         ledger.acted(key, body, actions)
         outstanding += (
-            _event(number, action, ledger, chance)
+            _event(number, action, ledger, chance, body.get("features"))
             for action in actions
             if chance.random() < 2 / 3
             for _ in range(chance.choice(TIMES) if ledger.goals else 1)
@@ -298,12 +310,16 @@ def _is_click(event: Event) -> bool:
     return "token" in event and "goal" in event
 
 
-def _event(number: int, action: Action, ledger: Ledger, chance: random.Random) -> Event:
+def _event(number: int, action: Action, ledger: Ledger, chance: random.Random, said: Any) -> Event:
     slot, arm = action["slot"], action["arm"]
     event = {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot}
     event |= {"group": action["group"]} if "group" in action else {}
     if slot % 2 and "token" in action:  # Its id is then the slot.
         event["token"] = action["token"]
+    elif ledger.has_features:
+        event["features"] = said or {}
     if ledger.goals and chance.random() < 1 / 2:
         return event | {"goal": chance.choice(list(ledger.goals))}
+    if ledger.has_features:  # A void leaves the visitor's columns in the sums.
+        return event | {ledger.word: chance.randint(0, PARTS) / PARTS}
     return event | {ledger.word: None if chance.random() < VOIDS else round(chance.random(), 3)}

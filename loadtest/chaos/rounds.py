@@ -129,18 +129,36 @@ def _clients(stack: ExitStack, url: str, patience: float, timeout: float = ANSWE
     return [stack.enter_context(connection(url, each, timeout)) for each in patiences]
 
 
+class Asked(NamedTuple):
+    """What is played, and how."""
+
+    rounds: int
+    failovers: int
+    """Rounds on a master with replicas."""
+    long_freezes: int
+    freeze_seconds: float
+    names: Sequence[str] | None
+    """Faults; all if not given."""
+    time_factor: float
+    seed: int
+    updates: bool = False
+    """Whether events name goals, and come again with other outcomes."""
+    features: bool = False
+    """Whether acts say what is known of their visitor."""
+
+
 class Chaos:
     """Faults to a stage (servers and the service), and what came of them.
 
     Parameters
     ----------
     stage : what the faults happen to, with a ``service`` and a ``chance``
-    time_factor : multiplies all time limits
-    updates : whether events are improved
+    asked : what sessions have, and a factor on all time limits
     """
 
-    def __init__(self, stage: Any, time_factor: float, advance: Callable[[], object], *, updates: bool) -> None:
-        self._stage, self._time_factor, self._advance, self._updates = stage, time_factor, advance, updates
+    def __init__(self, stage: Any, asked: Asked, advance: Callable[[], object]) -> None:
+        self._stage, self._time_factor, self._advance = stage, asked.time_factor, advance
+        self._options = {"updates": asked.updates, "features": asked.features}
         self._ledgers: list[tuple[str, Ledger]] = []
         self.tallies: dict[str, Tally] = {}
 
@@ -180,7 +198,7 @@ class Chaos:
         with ExitStack() as stack:
             patience = RETRY_SECONDS + longest
             clients = _clients(stack, service.url, patience)
-            ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}", updates=self._updates)
+            ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}", **self._options)
             with Load(clients, ledgers).running():
                 ends = time.monotonic() + ROUND_SECONDS
                 time.sleep(self._stage.chance.uniform(0.1, 0.4) * ROUND_SECONDS)
@@ -193,22 +211,6 @@ class Chaos:
         tally.add(ledgers, clients, problems)
         self._ledgers += [(kind, ledger) for ledger in ledgers]
         self._advance()
-
-
-class Asked(NamedTuple):
-    """What is played, and how."""
-
-    rounds: int
-    failovers: int
-    """Rounds on a master with replicas."""
-    long_freezes: int
-    freeze_seconds: float
-    names: Sequence[str] | None
-    """Faults; all if not given."""
-    time_factor: float
-    seed: int
-    updates: bool = False
-    """Whether events name goals, and come again with other outcomes."""
 
 
 def play_all(
@@ -236,7 +238,7 @@ def play_all(
             tempfile.TemporaryDirectory(prefix="chaos-") as data,
             kind.stage_of(Path(data), out, asked.seed, "--clicks-per-second", "0", *kind.flags) as stage,
         ):
-            chaos = Chaos(stage, asked.time_factor, advance, updates=asked.updates)
+            chaos = Chaos(stage, asked, advance)
             play(chaos)
             chaos.audit_again()
             tallies |= chaos.tallies

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, SLOWNESS, WORKERS, CuttingProxy, Freeze
+from loadtest.chaos.load import open_sessions
 from loadtest.chaos.replicas import FAILOVERS, LOSSES, PARTITIONS, LetGo
 from loadtest.chaos.rounds import ONE_STORE, plan
 from loadtest.client import Client
@@ -132,6 +133,25 @@ def test_an_event_counts_at_its_best(client, problem):
 
     assert (found == []) == (problem == "exact")
     assert problem == "exact" or any(problem in each for each in found)
+
+
+@pytest.mark.parametrize("reward", [0.5, 0.25])
+def test_regressions_know_what_was_said_of_visitors(client, reward):
+    ledger = open_sessions(client, uuid.uuid4().hex, features=True)[0]
+    said = {"taste": [0.5, 0, -1, 0], "shop": "web", "new": True}
+    for key in "ab":
+        body = {"count": 2, "features": said}
+        actions = client.call("acts", "POST", f"{ledger.path}/acts", body, key)["actions"]
+        ledger.acted(key, body, actions)
+    where = {name: actions[0][name] for name in ("slot", "arm")}
+    first = {"event_id": "x", "reward": 0.5, "features": said} | where
+    ledger.settled([first], client.call("feedbacks", "POST", f"{ledger.path}/feedbacks", {"events": [first]}))
+    ledger.events["x"] = first | {"reward": reward}
+
+    found = audit(client, ledger)
+
+    assert (found == []) == (reward == 0.5)
+    assert reward == 0.5 or any("the regression of arm" in each for each in found)
 
 
 def test_what_has_no_id_may_count_without_an_answer_but_once(client):
