@@ -94,32 +94,8 @@ class SurplusWatch:
 
 SESSION_BYTES = 2_000
 """Memory that a session takes besides: its objects, and a block of draws."""
-MAX_STORED_BYTES = 8_192
-"""Most that are kept of a session in place of what is decoded of them: more would take long to decode."""
 OBJECT_BYTES = 200
 """Memory that an arm's label takes wherever it stands, about."""
-AT_REST_BYTES = 500
-"""Memory that a session at rest takes besides its specification and its state: its id and its version, say."""
-
-
-class SessionAtRest(NamedTuple):
-    """One version of a session as it is stored, in a quarter of the memory."""
-
-    version: str
-    spec: bytes
-    state: bytes
-    created_at: float
-    effective: Effective | None
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory, about."""
-        return AT_REST_BYTES + len(self.spec) + len(self.state)
-
-    def decoded(self) -> CachedSession:
-        """Decode it again."""
-        snapshot = Snapshot(self.version, self.spec, self.state, self.created_at, None)
-        return CachedSession.of(snapshot, effective=self.effective)
 
 
 class CachedSession(NamedTuple):
@@ -142,21 +118,17 @@ class CachedSession(NamedTuple):
     """Whether most of the latest events were surplus, as this worker saw them; set where a view is to show it."""
     created_at: float = 0.0
     """Unix seconds; tells sessions apart that had one id after another."""
-    spec: bytes = b""
-    state: bytes = b""
-    """As they are stored; empty if they are many."""
     tokens: SessionTokens | None = None
     """Makes and knows its tokens; None in a session without, and until a batch is applied."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, previous: Self | None = None, effective: Effective | None = None) -> Self:
+    def of(cls, snapshot: Snapshot, previous: Self | None = None) -> Self:
         """Decode a snapshot, without the records beside the state.
 
         Parameters
         ----------
         snapshot : the session as the store keeps it
         previous : an earlier version, of which learner and draws are used again
-        effective : of the same version, if it is known
 
         Raises
         ------
@@ -172,8 +144,6 @@ class CachedSession(NamedTuple):
             stored = stored_specification.decode(snapshot.spec)
             if previous is not None and previous.stored == stored:
                 run = previous.run
-            elif (begun := stored_specification.begun(snapshot.spec)) is not None:
-                run = begun
             else:
                 # Before memory of the size is taken that the specification alone says.
                 codec.check_length(snapshot.state, stored.specification.learner)
@@ -184,11 +154,9 @@ class CachedSession(NamedTuple):
         has_unread = codec.is_unread(run.state) or (isinstance(run, ArmRun) and run.arms.removed is None)
         has_unread |= run.control is not None
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or has_unread
-        version, spec, state, created_at, *_ = snapshot
-        return cls(
-            *(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0], needs_records, effective),
-            *(False, created_at, *few_bytes(spec, state)),
-        )
+        version, _, state, created_at, *_ = snapshot
+        known = (version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0], needs_records)
+        return cls(*known, created_at=created_at)
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
         """Return the same version with the records beside the state: open slots, times of acts and rows.
@@ -217,16 +185,21 @@ class CachedSession(NamedTuple):
         """Whether its learner's state is still to be made of the records."""
         return codec.is_unread(self.run.state)
 
-    @property
-    def at_rest(self) -> SessionAtRest | None:
-        """The same version in less memory; None if it can't be decoded of its bytes alone, or these are many."""
-        run = self.run
-        is_plain = type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
-        is_plain = is_plain and run.control is None
-        has_removed = isinstance(run, ArmRun) and run.arms.size > len(run.arms.live)
-        if not is_plain or has_removed or not self.spec or not self.state or codec.is_unread(run.state):
+    @classmethod
+    def new(cls, version: str, stored: Stored, run: Run, state: bytes, effective: Effective) -> Self | None:
+        """Return a session that was just created; None if it is to be read with what stands beside its state.
+
+        Parameters
+        ----------
+        version : its first one
+        stored, run, state : its specification, and its beginning, decoded and as it is stored
+        effective : what lists show of its distribution, and when it was created
+        """
+        if type(run) not in (ArmRun, PointRun) or run.params.expiry is not None or run.control is not None:
             return None
-        return SessionAtRest(self.version, self.spec, self.state, self.created_at, self.effective)
+        return cls(
+            version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0], False, effective
+        )._replace(created_at=effective.at)
 
     def committed_as(
         self, written: Written, run: Run, effective: Effective | None, stored: Stored
@@ -240,20 +213,13 @@ class CachedSession(NamedTuple):
         effective : what the commit showed of the distribution; None where the next one has to compute it
         stored : the specification, which the commit may have replaced
         """
-        state, spec = written.state, written.spec or self.spec
+        state = written.state
         run.on_written(codec.rows_of(run))
         if (narrow := codec.SCHEMAS[state[0]].narrow) is not None:
             narrow(run)
         size = self.size if _are_as_large(self.run, run) else _memory(run)
-        return CachedSession(
-            *(written.version, stored, run, state[-CHECKSUM_BYTES:], size, state[0], False, effective),
-            *(False, self.created_at, *few_bytes(spec, state), self.tokens),
-        )
-
-
-def few_bytes(spec: bytes, state: bytes) -> tuple[bytes, bytes]:
-    """Return the stored bytes of a session as they are kept beside it: none if they are many."""
-    return (spec, state) if len(spec) + len(state) <= MAX_STORED_BYTES else (b"", b"")
+        made = (written.version, stored, run, state[-CHECKSUM_BYTES:], size, state[0], False, effective)
+        return CachedSession(*made, False, self.created_at, self.tokens)
 
 
 def _are_as_large(one: Run, other: Run) -> bool:
@@ -286,8 +252,6 @@ def _memory(run: Run) -> int:
 
 MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""
-MAX_DECODED = 1_024
-"""Sessions used last. Others are kept as they are stored, in a quarter of the memory, until they are used again."""
 MAX_CHANGED = 10_000
 """Changed sessions that are remembered."""
 
@@ -308,20 +272,14 @@ class SessionCache:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._decoded: OrderedDict[str, CachedSession] = OrderedDict()
-        self._resting: OrderedDict[str, CachedSession | SessionAtRest] = OrderedDict()
-        """Sessions used less recently; those that can't be kept as they are stored stay decoded here."""
+        self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
         self._changed: dict[str, None] = {}
         """Sessions put in since ``take_changed``, in order."""
 
     def get(self, session_id: str) -> CachedSession | None:
         """Return the session as this worker last saw it; others may have committed since."""
-        if (cached := self._decoded.get(session_id)) is not None:
-            self._decoded.move_to_end(session_id)
-        elif (resting := self._resting.get(session_id)) is not None:
-            self.forget(session_id)
-            cached = resting.decoded() if isinstance(resting, SessionAtRest) else resting
-            self._keep(session_id, cached)
+        if (cached := self._sessions.get(session_id)) is not None:
+            self._sessions.move_to_end(session_id)
         return cached
 
     def put(self, session_id: str, cached: CachedSession) -> None:
@@ -335,41 +293,21 @@ class SessionCache:
         self._changed[session_id] = None
         if len(self._changed) > MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
-        if (before := self._decoded.get(session_id)) is not None:  # As it is after most commits.
-            self._decoded[session_id] = cached
-            self._decoded.move_to_end(session_id)
-            self._bytes += cached.size - before.size
-            if self._bytes <= self._max_bytes:
-                return
+        before = self._sessions.get(session_id)
+        self._sessions[session_id] = cached
+        self._sessions.move_to_end(session_id)
+        self._bytes += cached.size - (0 if before is None else before.size)
+        while len(self._sessions) > self._max_sessions or (
+            self._bytes > self._max_bytes and len(self._sessions) > 1
+        ):
+            self.forget(next(iter(self._sessions)))
+
+    def put_new(self, session_id: str, cached: CachedSession) -> None:
+        """Keep a session that was just created, where there is room: maybe it is used elsewhere."""
         self.forget(session_id)
-        self._keep(session_id, cached)
-
-    def put_new(self, session_id: str, at_rest: SessionAtRest) -> None:
-        """Keep a session that was just created, where there is room: maybe it is used elsewhere.
-
-        Parameters
-        ----------
-        session_id : of the session
-        at_rest : its first version
-        """
-        self.forget(session_id)
-        if self._count < self._max_sessions and self._bytes + at_rest.size <= self._max_bytes:
-            self._resting[session_id] = at_rest
-            self._bytes += at_rest.size
-
-    @property
-    def _count(self) -> int:
-        return len(self._decoded) + len(self._resting)
-
-    def _keep(self, session_id: str, cached: CachedSession) -> None:
-        self._decoded[session_id] = cached
-        self._bytes += cached.size
-        if len(self._decoded) > MAX_DECODED:
-            rested, used_before = self._decoded.popitem(last=False)
-            self._resting[rested] = resting = used_before.at_rest or used_before
-            self._bytes += resting.size - used_before.size
-        while self._count > self._max_sessions or (self._bytes > self._max_bytes and self._count > 1):
-            self.forget(next(iter(self._resting or self._decoded)))
+        if len(self._sessions) < self._max_sessions and self._bytes + cached.size <= self._max_bytes:
+            self._sessions[session_id] = cached
+            self._bytes += cached.size
 
     def take_changed(self, most: int) -> list[str]:
         """Return ids of sessions put in since they were last returned: ``most`` at most, the first ones first."""
@@ -380,10 +318,9 @@ class SessionCache:
 
     def peek(self, session_id: str) -> CachedSession | None:
         """Return what ``get`` does, without counting that as a use."""
-        kept = self._decoded.get(session_id) or self._resting.get(session_id)
-        return kept.decoded() if isinstance(kept, SessionAtRest) else kept
+        return self._sessions.get(session_id)
 
     def forget(self, session_id: str) -> None:
         """Drop a session."""
-        if (kept := self._decoded.pop(session_id, None) or self._resting.pop(session_id, None)) is not None:
+        if (kept := self._sessions.pop(session_id, None)) is not None:
             self._bytes -= kept.size

@@ -23,8 +23,6 @@ LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
 SEED_BITS = 128
 """Random bits of a seed that the client did not choose."""
-SHORT = 500
-"""Most arms, or dimensions, of a session whose beginning is kept for others."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _SEED = re.compile(rb',"seed":(0|[1-9][0-9]{0,38})\}\Z')
@@ -158,19 +156,6 @@ def decode(spec: bytes) -> Stored:
     return _decode(spec) if seed is None else _small(without_seed(spec))._replace(seed=seed)
 
 
-def begun(spec: bytes) -> Run | None:
-    """Start the run of a session that was decoded; it shares all but its draws with sessions of equal fields.
-
-    Returns
-    -------
-    the run, which may not be changed: copy it, or move it to another moment. None for sessions that share nothing:
-    those of a long specification, and of more than ``SHORT`` arms or dimensions.
-    """
-    seed = None if len(spec) >= LARGE_SPEC_BYTES else _seed_of(spec)
-    run = None if seed is None else _begun(without_seed(spec))
-    return None if seed is None or run is None else run.with_seed(seed)
-
-
 def without_seed(spec: bytes) -> bytes:
     """Return what ``Stored.encode`` wrote with 0 for the seed: the same for all sessions with equal fields."""
     return spec[: spec.rindex(b":") + 1] + b"0}"
@@ -197,12 +182,6 @@ def _decode(spec: bytes) -> Stored:
 
 
 _small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)
-
-
-@lru_cache(maxsize=64)
-def _begun(spec: bytes) -> Run | None:
-    stored = _small(spec)
-    return stored.start() if stored.specification.learner.size <= SHORT else None
 
 
 def _fields(specification: Specification) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from ..commit.batch import Answer, Journal, unpack_answer
-from ..commit.cache import CachedSession, Effective, SessionCache, few_bytes
+from ..commit.cache import CachedSession, Effective, SessionCache
 from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
 from ..commit.schemas import Schemas
@@ -26,7 +26,6 @@ from ..models.specification import SESSION_ID_PATTERN, Specification, check_defa
 from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary
-from ..serialization.binary import CHECKSUM_BYTES
 from ..store.base import ArmCounts, NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
 from .act import check_control, check_defined
@@ -40,6 +39,7 @@ from .views import ALL, SHORT_ARMS, Limits, Reader, Rights, ShortView, Show, lab
 class Start(NamedTuple):
     """What sessions with the same specification begin with, whatever their ids, seeds and times."""
 
+    stored: Stored
     run: Run
     """May not be changed: many sessions may share it."""
     state: bytes
@@ -61,7 +61,7 @@ class Start(NamedTuple):
         state = codec.encode(run, schema, effective=effective)
         about = summary.encode_about(stored.specification.chosen(), run)
         view = ShortView.of(CachedSession("", stored, run, b"", 0))
-        return cls(run, state, about, effective, view)
+        return cls(stored, run, state, about, effective, view)
 
 
 @lru_cache(maxsize=64)
@@ -96,17 +96,11 @@ class Beginning(NamedTuple):
         idle = stored.specification.idle_ttl_ms
         return cls(NewSession(session_id, version, spec, start.state, idle, answer, start.about), stored, start)
 
-    def cached(self, created: Snapshot) -> CachedSession:
-        """Return the session as it was created, of which a worker's cache keeps what is ``at_rest``.
-
-        Parameters
-        ----------
-        created : the session as the store keeps it now; gives the time of creation
-        """
-        new, created_at = self.new, created.created_at
-        effective, kept = Effective(self.start.effective, created_at), few_bytes(new.spec, new.state)
-        session = CachedSession(new.version, self.stored, self.start.run, new.state[-CHECKSUM_BYTES:], 0)
-        return session._replace(effective=effective, created_at=created_at, spec=kept[0], state=kept[1])
+    def cached(self, created_at: float) -> CachedSession | None:
+        """Return the session for a worker's cache, sharing what others have alike: see ``CachedSession.new``."""
+        start, seed, effective = self.start, self.stored.seed, Effective(self.start.effective, created_at)
+        stored, run = start.stored._replace(seed=seed), start.run.with_seed(seed)
+        return CachedSession.new(self.new.version, stored, run, start.state, effective)
 
     def view(self, created: Snapshot) -> Body:
         """Return the view of the session as it was created, whatever has happened to it since.
@@ -119,7 +113,7 @@ class Beginning(NamedTuple):
         snapshot = created._replace(version=self.new.version, expires_at=expires_at)
         if self.start.view is not None:
             return self.start.view.view(self.new.session_id, snapshot)
-        return session_view(self.new.session_id, snapshot, self.cached(created))
+        return session_view(self.new.session_id, snapshot, CachedSession("", self.stored, self.start.run, b"", 0))
 
 
 MAX_RACES = 10
@@ -270,8 +264,8 @@ class Creator:
         begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
         if (existing := await self._store.create(begun.new)).version == begun.new.version:
             self._metrics.sessions_created[spec.learner.kind]()
-            if (at_rest := begun.cached(existing).at_rest) is not None:
-                self._cache.put_new(session_id, at_rest)
+            if (cached := begun.cached(existing.created_at)) is not None:
+                self._cache.put_new(session_id, cached)
             return Created(session_id, Answer(begun.view(existing)), new=True)
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, stored_answer)

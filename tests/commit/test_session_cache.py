@@ -1,6 +1,7 @@
 """What a worker keeps of sessions is bounded in memory, whatever they are made of."""
 
 import gc
+import json
 import weakref
 
 import pytest
@@ -12,7 +13,10 @@ from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
+from service.sessions.act import Act
 from service.store.base import Snapshot, Written
+from service.store.memory import MemoryStore
+from tests.support.sessions import sessions_on
 
 MIB = 2**20
 
@@ -56,6 +60,47 @@ def test_sessions_leave_when_their_labels_take_too_much():
         cache.put(str(number), cached({"kind": "dexp3", "arms": labels}))
 
     assert 2 <= sum(cache.get(str(number)) is not None for number in range(20)) <= 5
+
+
+class CountingStore(MemoryStore):
+    """A store that counts how often sessions are read."""
+
+    loads = 0
+
+    async def load(self, session_id, *arms):
+        self.loads += 1
+        return await super().load(session_id, *arms)
+
+
+@pytest.mark.parametrize("learner", [{"n_arms": 3}, {"arms": ["a", "b"]}])
+async def test_a_new_session_is_used_without_reading_it(learner):
+    store = CountingStore()
+    sessions, others = sessions_on(store), sessions_on(store)
+    spec = Specification.model_validate({"learner": {"kind": "dexp3"} | learner, "seed": 7})
+    await sessions.create("s", spec, None)
+
+    arms = [json.loads((await sessions.submit("s", Act(1, 9, single=True))).body)["arm"] for _ in range(20)]
+
+    assert store.loads == 0
+    await sessions.delete("s")
+    await others.create("s", Specification.model_validate(spec.model_dump() | {"seed": 8}), None)
+    await others.delete("s")
+    await others.create("s", spec, None)
+    again = [json.loads((await sessions.submit("s", Act(1, 9, single=True))).body)["arm"] for _ in range(20)]
+    assert again == arms, "sessions of equal fields share nothing that depends on the seed"
+
+
+def test_a_new_session_takes_no_other_ones_place():
+    small = cached({"kind": "dexp3", "n_arms": 3})
+    cache = SessionCache(max_sessions=2)
+    for session_id in ("a", "b"):
+        cache.put(session_id, small)
+    cache.put_new("c", small)
+    assert (cache.get("a"), cache.get("c")) == (small, None)
+
+    cache.forget("a")
+    cache.put_new("c", small)
+    assert cache.peek("b") is cache.peek("c") is small
 
 
 def test_large_specifications_are_not_kept_for_long():
