@@ -14,7 +14,7 @@ import numpy as np
 
 from service.evaluation.command import arm_means, policies
 from service.evaluation.delays import Floats
-from service.evaluation.outcomes import match
+from service.evaluation.logs import match
 
 RATES = (0.02, 0.04, 0.05, 0.08, 0.15)
 ACTS = 4_000

@@ -17,8 +17,7 @@ import numpy as np
 from ..flag_parser import FlagParser
 from ..row_files import FORMATS, LogFileError, parquet_module, piped
 from .delays import MIN_EFFECTIVE, Floats, Interval, widest
-from .logs import ROUNDING, read_entries
-from .outcomes import Outcomes, match
+from .logs import ROUNDING, Outcomes, match, read_entries
 
 
 class Estimate(NamedTuple):

@@ -1,17 +1,26 @@
-"""Decision logs: reading their entries from JSON lines, CSV or parquet."""
+"""Decision logs: their entries, read from JSON lines, CSV or parquet, and what became of each act.
+
+That is known by slots that events name; other events are spread over acts by age.
+"""
 
 from __future__ import annotations
 
 import ast
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..row_files import NUMBERS, WHOLES, LogFileError, is_absent, read_cell, read_rows
+from .delays import Floats, Spread, Wholes
 
 # -- Entries.
 
@@ -160,3 +169,286 @@ def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
             why = f" ({error})" if type(error) in {ValueError, json.JSONDecodeError} else ""
             raise LogFileError(f"{path}, {where}: {NO_ENTRY}{why}") from error
         yield from entries
+
+
+# -- What became of each act.
+
+OPEN, VOIDED, YOUNG = "still open", "voided", "in the last window"
+EXPIRED, TRIMMED = "expired without a default", "trimmed from the log, with an event left"
+CHANGED = "before the window or its default changed"
+LATE = 1 + 1 / 64
+"""By this share of the window a session may give decisions up too late."""
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """The acts whose outcome is known, or can be estimated, in their order; arrays of shape (acts,)."""
+
+    arms: Wholes
+    probabilities: Floats
+    """Of the arm, in the distribution that it was drawn from: with a control group, that of the act's group."""
+    eligible: Wholes
+    """Number of arms that could be drawn."""
+    values: Floats
+    """Losses or rewards, as they were posted; NaN if no event names the act."""
+    word: str
+    """``loss`` or ``reward``."""
+    labels: Mapping[int, str]
+    """Label of an arm, where arms have some."""
+    left_out: Mapping[str, int]
+    """Number of acts without a value, by why."""
+    spread: Spread | None = None
+    """Of the acts whose values are NaN, the events that name no slot."""
+    slots: str = "known"
+    """``known``; or ``estimated`` if no event names its slot, or ``mixed`` if some do."""
+
+    def name(self, arm: int) -> str:
+        """Return what an arm is called."""
+        return self.labels.get(arm, f"arm {arm}")
+
+    def settled(self) -> Outcomes:
+        """Return the acts with a value; an event that names no slot is shared out to the acts that it can be of.
+
+        Raises
+        ------
+        LogFileError
+            if events name no slot and the session has no default: nobody knows then which acts had an event.
+        """
+        if (spread := self.spread) is None:
+            return self
+        if spread.default is None:
+            raise LogFileError("without a default there are columns only of a log whose events name their slots")
+        shares = spread.default + spread.shared_out(spread.values - spread.default)
+        values, kept = np.where(np.isnan(self.values), shares, self.values), spread.exposures > 1 - 1e-9
+        acts = {name: getattr(self, name)[kept] for name in ("arms", "probabilities", "eligible")}
+        return replace(self, values=values[kept], spread=None, **acts)
+
+
+@dataclass(slots=True)
+class _Decision:
+    """An act, or an event that names none, which has no probability."""
+
+    at: float
+    source: tuple[str, str, int]
+    """Group, segment and arm."""
+    value: float | None = None
+    probability: float = 0.0
+    eligible: int = 0
+    answered: float = math.nan
+    """When an event came that names it."""
+    ended: str = OPEN
+    """Why it is left out if it has no value."""
+    of: _Decision | None = None
+    """The only act of an event's source without one, which it is of unless there is a window."""
+
+
+@dataclass(slots=True)
+class _Log:
+    """What has been read of a log; ``window`` is 0 in a session without, None if nobody has said it."""
+
+    window: float | None
+    allow_gaps: bool
+    default: float | None = math.nan
+    """NaN if nobody has said it."""
+    word: str = "loss"
+    is_told: bool = False
+    """Whether the log itself says window and default."""
+    acts: list[_Decision] = field(default_factory=list)
+    events: list[_Decision] = field(default_factory=list)
+    """Those that name no slot."""
+    by_id: dict[Any, _Decision] = field(default_factory=dict)
+    """What an event changed, by its id, or by its slot if it came by token."""
+    by_slot: dict[int, _Decision] = field(default_factory=dict)
+    open: dict[Any, OrderedDict[int, _Decision]] = field(default_factory=lambda: defaultdict(OrderedDict))
+    """Acts by source that no event names, the oldest first."""
+    labels: dict[int, str] = field(default_factory=dict)
+    lone: int = 0
+    """Events that name the slot of an act that the log has not."""
+    last: dict[str, int] = field(default_factory=dict)
+    session_id: str | None = None
+    at: float = 0.0
+    """Of the last entry, in Unix seconds."""
+    begin: float = -math.inf
+    """Before it there were acts that the log has not, or with another window."""
+    changed: int = 0
+    """So many acts came before the last change of window or default."""
+    until: float = -math.inf
+    """Decisions of acts up to then have expired."""
+
+    def check(self, number: int, entry: Entry) -> None:
+        """Refuse an entry that is not the next of the session, by its position, or an act by its slot."""
+        of = entry.get("session_id", self.session_id)
+        if self.session_id not in (None, of):
+            raise LogFileError(f"entry {number}: it is of another session, {of!r}")
+        name = "position" if "position" in entry else "slot"
+        at = entry.get(name) if name == "position" or entry.get("kind") == "act" else None
+        self.session_id, self.at = of, entry.get("at", float(number))
+        if self.window and "at" not in entry:
+            raise LogFileError(f"entry {number}: with a window it needs its time, `at`")
+        if at is None:
+            return
+        before, self.last[name] = self.last.get(name), at
+        if before is None:
+            self.begin = self.at if at > 1 else self.begin
+        elif at <= before:
+            is_what = "is there twice" if at == before else "is out of order"
+            raise LogFileError(f"entry {number}: {name} {at} {is_what}, behind {before}")
+        elif at > before + 1 and not self.allow_gaps:
+            text = f"{name} {at} follows {before}: --allow-gaps reads a log with entries missing"
+            raise LogFileError(f"entry {number}: {text}")
+
+    def session(self, entry: Entry) -> None:
+        word, before = "reward" if "reward_range" in entry else "loss", (self.window, self.default)
+        if f"{word}_range" in entry:
+            expiry = entry.get("expiry") or {}
+            default = expiry.get(f"default_{word}")
+            self.word, self.window = word, float(expiry.get("after_seconds", 0))
+            self.default = None if default is None else float(default)
+            is_other = (
+                before != (self.window, self.default) if self.is_told else "expiry" in entry.get("changed", ())
+            )
+            if is_other:
+                self.begin, self.changed = self.at, len(self.acts)
+            self.is_told = True
+
+    def act(self, entry: Entry) -> None:
+        act = _Decision(self.at, _source(entry), None, entry["probability"], entry["eligible"])
+        self.acts.append(act)
+        self.by_slot[entry["slot"]] = self.open[act.source][entry["slot"]] = act
+        if "label" in entry:
+            self.labels[entry["arm"]] = entry["label"]
+
+    def event(self, entry: Entry) -> None:
+        outcome, source, slot = entry["outcome"], _source(entry), entry.get("slot")
+        self.word = "reward" if "reward" in entry else self.word
+        value, key = entry.get(self.word), entry.get("event_id", slot)
+        if outcome == "updated":
+            if None not in (value, key) and key in self.by_id:
+                self.by_id[key].value = value
+        elif outcome == "expired":
+            self.until = max(self.until, entry.get("until", -math.inf))
+            self.default = self.default if self.is_told else value
+            if value is None and "until" not in entry:
+                self.give_up(source, entry.get("count", 1), EXPIRED)
+        elif slot is None and value is None:
+            self.give_up(source, 1, VOIDED)
+        elif slot is None:
+            self.by_id[key] = event = _Decision(self.at, source, value)
+            self.events.append(event)
+            if len(self.open[source]) == 1 and not self.window:
+                event.of = self.open[source].popitem()[1]
+        else:
+            act = self.by_slot.pop(slot, None)
+            if act is None or act.source[-1] != source[-1]:
+                self.lone += 1
+            elif outcome != "removed" or self.is_within(act):
+                self.open[act.source].pop(slot, None)
+                act.value, act.answered, act.ended = value, self.at, VOIDED
+                self.by_id[key] = act
+
+    def give_up(self, source: Any, count: int, why: str) -> None:
+        """Leave the oldest acts out whose window has not ended."""
+        opened = self.open[source]
+        while count and opened:
+            _, act = opened.popitem(last=False)
+            if self.is_within(act):
+                act.ended, count = why, count - 1
+        self.lone += count
+
+    def is_within(self, act: _Decision) -> bool:
+        """Return whether the window of an act has not ended yet."""
+        return not self.window or self.at - act.at <= self.window * LATE
+
+
+def _source(entry: Entry) -> tuple[str, str, int]:
+    return entry.get("group", "learner"), entry.get("segment", ""), entry["arm"]
+
+
+def match(
+    entries: Iterable[Entry], segment: str | None = None, *, window: float | None = None, allow_gaps: bool = False
+) -> Outcomes:
+    """Find the outcome of each act, or what is known of it from events that name no slot.
+
+    Parameters
+    ----------
+    entries : of the log of one session, in their order
+    segment : keeps the acts of this segment alone; "" those that named none; None keeps all
+    window : of the session, in seconds, if the log does not say it; 0 if it has none
+    allow_gaps : whether entries may be missing
+
+    Raises
+    ------
+    ValueError
+        for an entry that no decision log has.
+    LogFileError
+        for a log that is doubled, out of order, of two sessions, or has a gap; and for one that does not say what
+        has to be known.
+    """
+    if not 0 <= (window or 0) <= TEN_YEARS:
+        raise LogFileError("--window: give 0 or more seconds, and ten years at most")
+    log = _Log(window, allow_gaps)
+    handlers = {"act": log.act, "event": log.event, "session": log.session}
+    for number, entry in enumerate(entries, 1):
+        log.check(number, entry)
+        try:
+            handlers.get(entry["kind"], lambda _: None)(entry)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not an entry of a decision log: {error}") from error
+    for event in log.events if not log.window else ():
+        if event.of is not None:
+            event.of.value, event.of.answered = event.value, event.at
+    for act in log.acts[: log.changed]:
+        act.value, act.ended = None, CHANGED
+    log.acts = [act for act in log.acts if segment in (None, act.source[1])]
+    log.events = [e for e in log.events if segment in (None, e.source[1]) and (log.window or e.of is None)]
+    is_unknown = log.default is not None and math.isnan(log.default)
+    if log.window is None and (log.events or not is_unknown):
+        raise LogFileError("the log does not say the session's window: give --window SECONDS (0: it has none)")
+    if log.window and is_unknown:
+        raise LogFileError(
+            "the log does not say what silence stands for: no decision expired, no entry is a session's"
+        )
+    return _outcomes(log)
+
+
+def _outcomes(log: _Log) -> Outcomes:
+    """Return the acts whose outcome the log has; or all, with the events that name no slot spread over them.
+
+    If the slots are known and missing clicks are learned at the end of a window, acts of the last one are left out:
+    among them only clicks would have their outcome yet.
+    """
+    events, default = log.events, log.default if log.window else None
+    # Buckets are of the batch's clock, and acts have the time of its commit, which is later.
+    over = max(log.until + (log.window or 0) * (LATE - 1), log.at - (log.window or math.inf) * LATE)
+    left_out, kept = Counter[str](), list[_Decision]()
+    for act in log.acts:
+        is_over, why = act.at <= over, ""
+        if act.value is None and act.ended != OPEN:
+            why = act.ended
+        elif not events and default is not None and not is_over:
+            why = YOUNG
+        elif not events and act.value is None:
+            act.value = default
+            why = "" if default is not None else EXPIRED if is_over else OPEN
+        if why:
+            left_out[why] += 1
+        else:
+            kept.append(act)
+    rows = [(each.source[2], each.probability, each.eligible, each.value, each.at, each.answered) for each in kept]
+    arms, p, eligible, values, at, answered = np.array(rows, np.float64).reshape(-1, 6).T
+    found = Outcomes(arms.astype(int), p, eligible.astype(int), values, log.word, log.labels, left_out)
+    if events:
+        numbers = {source: number for number, source in enumerate(dict.fromkeys(act.source for act in kept))}
+        sources = np.array([numbers[act.source] for act in kept], np.int64)
+        of = np.array([numbers.get(event.source, -1) for event in events])
+        came, posted = np.array([(event.at, event.value) for event in events]).T
+        window = log.window * LATE if log.window else log.at - at.min(initial=log.at) + 1
+        # A click that comes within a window of the beginning may be of an act from before.
+        begin = log.begin + window if default is not None else log.begin if log.changed else -math.inf
+        acted, span = (at, sources, answered), (begin, log.at)
+        found.spread = spread = Spread.of(acted, (came, of, posted), default, window, span)
+        found.slots = "estimated" if np.isnan(answered).all() else "mixed"
+        log.lone += len(events) - spread.values.size
+    if log.lone:
+        left_out[TRIMMED] = log.lone
+    return found

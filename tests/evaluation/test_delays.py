@@ -11,7 +11,7 @@ import pytest
 from loadtest.evaluate import HEAD, WORLDS, counted, played, table_rows
 from service.evaluation.command import arm_means, policies
 from service.evaluation.delays import BINS, ROUNDS
-from service.evaluation.outcomes import LATE, match
+from service.evaluation.logs import LATE, match
 
 Z = 1.959963984540054
 

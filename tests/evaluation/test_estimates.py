@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.evaluation.command import MIN_EFFECTIVE, arm_means, policies
-from service.evaluation.outcomes import Outcomes
+from service.evaluation.logs import Outcomes
 
 MEANS = np.array([0.1, 0.3, 0.5])
 LOGGING = np.array([0.5, 0.3, 0.2])

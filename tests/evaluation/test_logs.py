@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from service.evaluation.command import main
-from service.evaluation.logs import read_entries
-from service.evaluation.outcomes import LATE, match
+from service.evaluation.logs import LATE, match, read_entries
 from service.row_files import LogFileError
 
 ACT = {"kind": "act", "slot": 1, "arm": 0, "probability": 0.5, "eligible": 2, "label": "abc"}
