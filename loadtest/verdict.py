@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from service.engine.arm_run import ArmRun
+from service.engine.control import group_sums, verdict
 from service.engine.ledger import ArmFeedback, ControlParams, Expiry, LossRange, Params
 from service.engine.run import expire_oldest, start_run
-from service.engine.verdict import group_sums, verdict
 from service.learners import REGISTRY
 
 WINDOW, MEAN_DELAY = 600.0, 120.0

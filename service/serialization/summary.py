@@ -20,11 +20,10 @@ import numpy as np
 from pydantic_core import from_json
 
 from ..engine.arm_run import ArmRun
-from ..engine.control import GROUPS, together
+from ..engine.control import GROUPS, group_sums, together, verdict
 from ..engine.ledger import LEAST_MISSED, Expiry, Ledger, LossRange
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
-from ..engine.verdict import group_sums, verdict
 from ..learners.base import FloatArray
 from .binary import CodecError
 from .state import Shown, read_shown

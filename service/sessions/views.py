@@ -14,9 +14,9 @@ from ..commit.cache import CachedSession, SessionCache
 from ..commit.loading import decoded, with_records
 from ..cooperative import COMPACT, LABEL_BYTES, Body, FairYield, answer_body, floats_text, joined, json_chunks
 from ..engine.arm_run import ArmRun
+from ..engine.control import mean_interval
 from ..engine.ledger import LossRange, Params
 from ..engine.run import Run, SlotRun
-from ..engine.verdict import mean_interval
 from ..errors import InvalidRequestError, StoreUnavailableError, UnknownSessionError
 from ..learners.base import FloatArray, Spec
 from ..learners.features import columns_of

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from service.engine.control import Sums, verdict
 from service.engine.ledger import LossRange
-from service.engine.verdict import Sums, verdict
 from service.settings import SecretText
 from service.store.memory import MemoryStore
 from tests.support.api_keys import ADMIN, CLIENT, KEYS, SHOP, bearer

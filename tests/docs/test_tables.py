@@ -6,7 +6,7 @@ from bisect import bisect_left
 import pytest
 from pydantic import ValidationError
 
-from service.engine.verdict import FIRST_ACTS, GROUP_ACTS, radius
+from service.engine.control import FIRST_ACTS, GROUP_ACTS, radius
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.learners.specs import ArmsSpec, RatedSpec

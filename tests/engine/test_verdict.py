@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.engine.control import Sums, group_sums, mean_interval, radius, verdict
 from service.engine.ledger import ArmFeedback, Expiry, LossRange, Params
 from service.engine.run import expire_oldest, start_run
-from service.engine.verdict import Sums, group_sums, mean_interval, radius, verdict
 from service.learners import REGISTRY
 from service.serialization import state as codec
 from tests.support.plain_verdict import ALPHA, written_out
