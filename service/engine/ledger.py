@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -534,6 +534,8 @@ class ArmAction(NamedTuple):
     """Number of arms that could be drawn; 0 where that is not known."""
     visit: Visit | None = None
     """Of the visitor, in sessions with features."""
+    dropped: int | None = None
+    """Arm of the open slot that was dropped before; None if there was room."""
 
 
 class ArmActions(NamedTuple):
@@ -546,17 +548,9 @@ class ArmActions(NamedTuple):
     probabilities: Sequence[float]
     eligible: int
     """Number of arms that could be drawn in each of the slots."""
-    dropped: Sequence[int] = ()
-    """Arms of the open slots that were dropped, one before each of these slots; none where there was room."""
     visit: Visit | None = None
     """Of the visitor of these slots, in sessions with features."""
     group: Literal["learner", "control"] = "learner"
-
-    def one_by_one(self) -> Iterator[ArmActions]:
-        """Return the slots one after the other, each with the one that was dropped before it."""
-        rows = zip(self.arms, self.probabilities, self.dropped, strict=True)
-        for slot, (arm, probability, dropped) in enumerate(rows, self.slot):
-            yield ArmActions(slot, (arm,), (probability,), self.eligible, (dropped,))
 
 
 class PointAction(NamedTuple):

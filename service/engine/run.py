@@ -15,7 +15,7 @@ import numpy as np
 
 from ..learners import base
 from ..learners.feature_tsallis import FeatureTsallis
-from ..learners.maths import LARGEST_DELAYS, LARGEST_VALUE
+from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
 from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
 from .control import GROUPS, Control, Group, probabilities_of
@@ -23,7 +23,6 @@ from .feature_run import FeatureRun
 from .ledger import (
     ActTimes,
     ArmAction,
-    ArmActions,
     ArmFeedback,
     ArmLedger,
     Draws,
@@ -150,35 +149,11 @@ class SlotRun(ArmRun):
 
     def act(self, eligible: base.IntArray | None = None) -> ArmAction:
         """Open the next slot and draw its arm; where that is one open slot too many, drop the oldest before."""
-        if len(self.open_slots) >= self.learner.max_open_slots:
-            self._drop_oldest()
+        dropped = self._drop_oldest() if len(self.open_slots) >= self.learner.max_open_slots else None
         action = ArmRun.act(self, eligible)
         record = self.learner.record(self.state, self.arms.positions[action.arm])
         self.open_slots.open(action.slot, action.arm, record)
-        return action
-
-    def act_all(self, count: int, eligible: base.IntArray | None = None) -> ArmActions:
-        """Open slots in a row as ``act`` does one by one; the oldest are dropped where there is no room."""
-        room = max(0, self.learner.max_open_slots - len(self.open_slots))
-        dropped = [] if room else [self._drop_oldest()]
-        # Where dropping changes the state, the next slot may have another distribution.
-        most = room or (len(self.open_slots) + 1 if type(self.learner).forget is base.SlotLearner.forget else 1)
-        if min(count, most) == 1:
-            slot, arm, probability, size, _ = ArmRun.act(self, eligible)
-            actions = ArmActions(slot, (arm,), (probability,), size, dropped)
-        else:
-            actions = ArmRun.act_all(self, min(count, most), eligible)
-            if dropped:
-                # Each but the first of these slots counted one more as outstanding than it would have one by one.
-                opened = len(actions.arms)
-                if self.ledger.total_delay < LARGEST_DELAYS:
-                    self.ledger.total_delay -= opened * (opened - 1) // 2
-                actions = actions._replace(dropped=dropped + [self._drop_oldest() for _ in range(1, opened)])
-        positions, state = self.arms.positions, self.state
-        records = {arm: self.learner.record(state, positions[arm]) for arm in dict.fromkeys(actions.arms)}
-        for slot, arm in enumerate(actions.arms, actions.slot):
-            self.open_slots.open(slot, arm, records[arm])
-        return actions
+        return action if dropped is None else action._replace(dropped=dropped)
 
     def _drop_oldest(self) -> int:
         """Give up the oldest open slot, and return its arm."""

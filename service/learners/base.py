@@ -462,8 +462,7 @@ class SlotLearner(ArmLearner[S]):
 
         Returns
         -------
-        floats, or arrays over the leading axes; as many in every slot, and the same for each slot that ``open_all``
-        opened with this arm
+        floats, or arrays over the leading axes; as many in every slot
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ from ..engine.arm_run import ArmRun, Names
 from ..engine.control import GROUPS, Group
 from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ArmActions
-from ..engine.run import Run, SlotRun
+from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InvalidRequestError, NoEligibleArmError
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner, Visit
@@ -222,14 +222,14 @@ class Act(Operation):
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))
         while left:
-            count = 1 if self.distinct else left
+            count, dropped = 1 if self.distinct else left, None
             if run.params.control is not None and not is_one_group:
                 is_control, count = run.stretch(count)
             if is_control and control is not None:
                 actions = control.act(run, eligible, count)
                 if found.encoded is not None:
                     actions = actions._replace(visit=Visit(found.encoded.x))
-            elif isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
+            elif count > 1 and type(run) is ArmRun:
                 actions = run.act_all(count, eligible)
             else:
                 if isinstance(run, SegmentRun):
@@ -240,13 +240,14 @@ class Act(Operation):
                     one = run.act(eligible, found.encoded)
                 else:
                     one = run.act(eligible)
+                dropped = one.dropped
                 actions = ArmActions(one.slot, (one.arm,), (one.probability,), one.eligible, visit=one.visit)
-            if actions.dropped or log is not None:
-                for each in actions.one_by_one() if actions.dropped else (actions,):
-                    own: Group | None = None if control is None else "learner"
-                    draft.journal.extend(Ended(arm, "expired", group=own) for arm in each.dropped)
-                    noted = each if log is not None and log.features else each._replace(visit=None)
-                    draft.journal.append(Acted(noted, run.arms.names, self.segment, own and each.group))
+            own: Group | None = None if control is None else "learner"
+            if dropped is not None:
+                draft.journal.append(Ended(dropped, "expired", group=own))
+            if log is not None:
+                noted = actions if log.features else actions._replace(visit=None)
+                draft.journal.append(Acted(noted, run.arms.names, self.segment, own and actions.group))
             drawn.append(actions)
             left -= len(actions.arms)
             if left:
