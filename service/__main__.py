@@ -103,7 +103,7 @@ def _run() -> int:
         return evaluate(arguments, COMMAND)
     # Collections would look through what is imported again and again, and find next to nothing.
     gc.disable()
-    from .server.cli import main as serve
+    from .server.supervisor import main as serve
 
     gc.freeze()
     gc.enable()

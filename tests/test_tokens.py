@@ -7,7 +7,7 @@ import re
 import pytest
 
 from service.errors import StoreUnavailableError
-from service.server.cli import main
+from service.server.supervisor import main
 from service.settings import SettingsError
 from service.store.memory import MemoryStore
 from service.store.redis.client import slot_of

@@ -126,7 +126,7 @@ def test_the_application_does_not_import_what_only_some_services_need():
 def test_the_supervisor_imports_little():
     """It reads settings and starts processes; a plain store URL is checked without the store."""
     imported = imported_by(
-        "import service.server.cli; from service.store import check_url; "
+        "import service.server.supervisor; from service.store import check_url; "
         "check_url('redis://user:password@host:6379/0')"
     )
 
