@@ -4,15 +4,11 @@ import asyncio
 import json
 import os
 import re
-import time
-from email.utils import formatdate
 
-import httpx
 import pytest
 
-from service.commands import doctor, doctor_store
-from service.commands.doctor import check_service, check_settings
-from service.commands.doctor_store import Level
+from service.commands import doctor
+from service.commands.doctor import Level, check_service, check_settings
 from service.settings import Settings, StoreUrl
 from service.store import open_store
 from service.store.base import NewSession
@@ -43,7 +39,7 @@ def _no_settings_from_outside(monkeypatch):
 def judge(info=(), fsync="always", missing=(), **settings):
     settings = Settings(**{"store_url": StoreUrl("redis://r"), "min_replicas": 1} | settings)
     server = WELL | dict(info) | ({} if fsync is None else {"appendfsync": fsync})
-    return {each.subject: each for each in doctor_store.check([server], missing, settings)}
+    return {each.subject: each for each in doctor.check([server], missing, settings)}
 
 
 def test_a_server_as_it_should_be_is_well():
@@ -67,7 +63,6 @@ def test_a_server_as_it_should_be_is_well():
         ({"info": {"role": "slave"}}, "replicas", Level.ERROR, "master"),
         ({"info": {"server_time_usec": str(int(NOW * 1e6) + 5_000_000)}}, "clock", Level.WARNING, "+5.0 s"),
         ({"info": {"asked": str(NOW - 3)}}, "clock", Level.OK, "agree"),
-        ({"info": {"asked": str(NOW - 3)}}, "store's speed", Level.WARNING, "took 3.00 s"),
         ({"missing": ("HSET", "XADD")}, "rights", Level.ERROR, "+hset +xadd"),
         ({"missing": None}, "rights", Level.OK, "before Redis 7"),
     ],
@@ -85,7 +80,6 @@ def test_what_should_change_is_said(change, subject, level, says):
         ({}, {"BANDIT_PROT": "1"}, "BANDIT_PROT is no setting"),
         ({"host": "0.0.0.0"}, {}, "may do everything"),
         ({"workers": 256}, {}, "256 on"),
-        ({"drain_seconds": 500}, {}, "BANDIT_DRAIN_SECONDS"),
         ({"api_keys": '[{"name": "r", "key": "k234567890123456", "role": "reader"}]'}, {}, "role admin"),
     ],
 )
@@ -173,23 +167,7 @@ def test_a_service_that_can_not_be_asked_is_an_error():
     (away,), (unnamed,) = check_service("http://127.0.0.1:9"), check_service("localhost:8000")
 
     assert away.level is unnamed.level is Level.ERROR
-    assert unnamed.do == "say --url http://localhost:8000"
-
-
-def test_a_clock_is_compared_when_its_time_arrives(monkeypatch):
-    now = [NOW]
-
-    def answer(request):
-        now[0] += 3.0 * (request.url.path != "/livez")
-        return httpx.Response(200, headers={"Date": formatdate(NOW, usegmt=True)})
-
-    monkeypatch.setattr(
-        doctor, "http_client", lambda *_: httpx.Client(transport=httpx.MockTransport(answer), base_url="http://s")
-    )
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    found = {each.subject: each.level for each in check_service("http://s")}
-
-    assert found["service's clock"] is Level.OK
+    assert "or correct --url" in unnamed.do
 
 
 def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):
@@ -227,8 +205,8 @@ def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_r
 
 
 def test_a_folder_of_another_user_can_not_be_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor_store.os, "access", lambda *_: False)
-    (found,) = doctor_store.check_store(Settings(data_dir=tmp_path / "data"))
+    monkeypatch.setattr(doctor.os, "access", lambda *_: False)
+    (found,) = doctor.check_store(Settings(data_dir=tmp_path / "data"))
 
     assert (found.level, found.found) == (Level.WARNING, f"can't check {tmp_path}: Permission denied")
 
