@@ -15,16 +15,10 @@ import tempfile
 import time
 import webbrowser
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
-
-from rich.console import Group as Lines
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from typing import Any, NamedTuple
 
 from ..client import Action, Bandits
 from ..client.calls import event_of
@@ -43,8 +37,6 @@ BEST_RATE, LOWEST_RATE, OTHER_RATE = 0.25, 0.02, 0.07
 """Share of visitors who click on the best item; the others' lie between the other two."""
 REIGN_SECONDS = 60.0
 """How long an item is the best one: long enough to learn it anew and to profit from it."""
-NEWS_SECONDS = 6.0
-"""How long it is said that the best item has changed: longer than from line to line."""
 SOLD_OUT, SOLD_OUT_SECONDS = 3, 8.0
 """How many items are sold out at a time, and for how long."""
 WINDOW_SECONDS = 6.0
@@ -68,40 +60,15 @@ class Moment(NamedTuple):
     """Of these visitors, whenever they come."""
 
 
-@dataclass
-class Group:
-    """Visitors for whom the learner chose, or chance.
+def click_rate(moments: Iterable[Moment]) -> float:
+    """Return the share of the visitors who clicked, or will."""
+    return _share(sum(each.clicks for each in moments), sum(each.visitors for each in moments))
 
-    Attributes
-    ----------
-    visitors, clicks : since the start
-    moments : of the last ``RECENT_SECONDS``
-    """
 
-    visitors: int = 0
-    clicks: int = 0
-    moments: deque[Moment] = field(default_factory=deque)
-
-    def note(self, moment: Moment) -> None:
-        """Count a moment, and forget those that are no longer recent."""
-        while self.moments and self.moments[0].at < moment.at - RECENT_SECONDS:
-            self.moments.popleft()
-        self.moments.append(moment)
-        self.visitors += moment.visitors
-        self.clicks += moment.clicks
-
-    def rate(self) -> float:
-        """Return the share of the recent visitors who clicked, or will."""
-        return _share(sum(each.clicks for each in self.moments), sum(each.visitors for each in self.moments))
-
-    def share_of_best(self) -> float:
-        """Return the share of the recent visitors who saw the best item, since it is the best one."""
-        since = [each for each in self.moments if each.best == self.moments[-1].best]
-        return _share(sum(each.saw_best for each in since), sum(each.visitors for each in since))
-
-    def total_rate(self) -> float:
-        """Return the share of all visitors who clicked, or will."""
-        return _share(self.clicks, self.visitors)
+def share_of_best(moments: Sequence[Moment]) -> float:
+    """Return the share of the visitors who saw the best item, since it is the best one."""
+    since = [each for each in moments if each.best == moments[-1].best]
+    return _share(sum(each.saw_best for each in since), sum(each.visitors for each in since))
 
 
 def _share(part: int, whole: int) -> float:
@@ -127,7 +94,8 @@ class Shop:
             **options,
         )
         self.view = self.session.view()
-        self.groups = {"learner": Group(), "control": Group()}
+        self.recent = {"learner": deque[Moment](), "control": deque[Moment]()}
+        """By group what happened in the last ``RECENT_SECONDS``."""
         self._waiting: list[tuple[float, int, Action]] = []
         """A heap of clicks that are to come: when, a number that no other has, and on what."""
         self._others = {item: self._random.uniform(LOWEST_RATE, OTHER_RATE) for item in ITEMS}
@@ -137,10 +105,6 @@ class Shop:
         """Return the item that is clicked most."""
         return self._reigns[int(at // REIGN_SECONDS) % len(ITEMS)]
 
-    def just_changed(self, at: float) -> bool:
-        """Return whether the best item changed less than ``NEWS_SECONDS`` ago."""
-        return at >= REIGN_SECONDS and at % REIGN_SECONDS < NEWS_SECONDS
-
     def sold_out(self, at: float) -> Sequence[str]:
         """Return the items that can't be shown; the best one always can."""
         gone = random.Random(at // SOLD_OUT_SECONDS).sample(ITEMS, SOLD_OUT)  # noqa: S311 - of a shop that is none
@@ -148,7 +112,7 @@ class Shop:
 
     def step(self, at: float, visitors: int) -> None:
         """Let visitors come, report the clicks that are due, and look at the verdict."""
-        best, counts = self.best(at), {name: [0, 0, 0] for name in self.groups}
+        best, counts = self.best(at), {name: [0, 0, 0] for name in self.recent}
         for action in self.session.acts(visitors, exclude=self.sold_out(at)):
             is_best = action.label == best
             clicks = self._random.random() < (BEST_RATE if is_best else self._others[str(action.label)])
@@ -157,8 +121,10 @@ class Shop:
             if clicks:
                 due = at + min(self._random.expovariate(1 / CLICK_SECONDS), 0.9 * WINDOW_SECONDS)
                 heapq.heappush(self._waiting, (due, next(self._number), action))
-        for name, (count, saw_best, clicked) in counts.items():
-            self.groups[name].note(Moment(at, best, count, saw_best, clicked))
+        for name, moments in self.recent.items():
+            moments.append(Moment(at, best, *counts[name]))
+            while moments[0].at < at - RECENT_SECONDS:
+                moments.popleft()
         events = []
         while self._waiting and self._waiting[0][0] <= at:
             events.append(event_of(heapq.heappop(self._waiting)[-1], {"reward": 1}))
@@ -166,55 +132,33 @@ class Shop:
         self.view = self.session.view()
 
 
-# -- What the demo shows in the terminal: the click rates side by side, and what goes on in the shop.
-
-BARS = "▁▂▃▄▅▆▇█"
-HIGHEST = 0.25
-"""Click rate of the highest bar."""
-LONGEST = 56
-
-
-def _picture(shop: Shop, url: str, at: float, past: Collection[Sequence[float]]) -> Lines:
-    """Return the state of the shop, and how the click rates of learner and control went, as bars."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for place, (name, group) in enumerate(shop.groups.items()):
-        heights = (min(int(rates[place] / HIGHEST * len(BARS)), len(BARS) - 1) for rates in past)
-        bars = "".join(BARS[height] for height in heights)
-        table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(bars))
-    share = f"the learner shows it to {shop.groups['learner'].share_of_best():.0%}"
-    change = "the best item changes: it" if shop.just_changed(at) else "the best item"
-    return Lines(
-        Text(f"{url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
-        table,
-        Text(f"verdict: {verdict(shop)}"),
-        Text(f"{change} is {shop.best(at)}: {share}"),
-        Text(f"sold out: {', '.join(shop.sold_out(at))}"),
-    )
+# -- What the demo says in the terminal.
 
 
 def line(shop: Shop, at: float) -> str:
-    """Return the state of the shop as one line, where there is no terminal."""
-    learner, control = shop.groups.values()
-    change = "the best item changes, " if shop.just_changed(at) else ""
+    """Return the state of the shop."""
+    learner, control = shop.recent.values()
+    verdict = difference(shop.view.verdict, shop.view) if shop.view.verdict else "no verdict yet"
     return (
-        f"{at:4.0f} s  learner {learner.rate():5.1%}  control {control.rate():5.1%}  "
-        f"{change}best item {shop.best(at)}, shown to {learner.share_of_best():.0%}; {verdict(shop)}"
+        f"{at:4.0f} s  learner {click_rate(learner):5.1%}  control {click_rate(control):5.1%}  "
+        f"best item {shop.best(at)}, shown to {share_of_best(learner):.0%}; {verdict}"
     )
-
-
-def verdict(shop: Shop) -> str:
-    """Return what is known of the difference between the groups."""
-    return difference(shop.view.verdict, shop.view) if shop.view.verdict else "none yet"
 
 
 def summary(shop: Shop) -> str:
     """Return what came of it: the verdict, which counts clicks of all visitors so far."""
-    return f"{visitors(shop):,} visitors. {sentences(shop.view.groups or {}, shop.view.verdict, shop.view)}"
+    return f"{shop.view.slot:,} visitors. {sentences(shop.view.groups or {}, shop.view.verdict, shop.view)}"
 
 
-def visitors(shop: Shop) -> int:
-    """Return how many came."""
-    return sum(group.visitors for group in shop.groups.values())
+def document(shop: Shop, url: str) -> dict[str, object]:
+    """Return what came of it, as JSON; rates and shares are numbers between 0 and 1."""
+    return {
+        "url": url,
+        "visitors": shop.view.slot,
+        "click_rate": {name: group["mean_reward"] for name, group in (shop.view.groups or {}).items()},
+        "verdict": shop.view.verdict,
+        "share_of_best_at_the_end": {name: round(share_of_best(each), 4) for name, each in shop.recent.items()},
+    }
 
 
 # -- The service of the demo: a process of its own on a free port, with its sessions in memory.
@@ -260,13 +204,9 @@ def running_service(port: int) -> Iterator[str]:
 # -- The command line.
 
 STEP_SECONDS = 0.25
-BAR_SECONDS, LINE_SECONDS = 1.0, 5.0
-"""Between two bars of the picture, and between two lines where there is no terminal."""
+LINE_SECONDS = 5.0
+"""Between two lines."""
 CALL_SECONDS = 30.0
-Clock: TypeAlias = Callable[[], float]
-Sleep: TypeAlias = Callable[[float], None]
-Show: TypeAlias = Callable[[float], None]
-"""Shows the shop as it is so many seconds after the start."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -288,63 +228,27 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         has_browser = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         if not options.no_browser and has_browser:
             webbrowser.open(page)
-        with suppress(KeyboardInterrupt), display(shop, screen, url) as show:
-            play(shop, options.visitors, options.seconds or math.inf, show)
+        with suppress(KeyboardInterrupt):
+            play(shop, options.visitors, options.seconds or math.inf, lambda at: screen.say(line(shop, at)))
         screen.tell(document(shop, url), summary(shop))
     return 0
 
 
 def play(
-    shop: Shop, visitors: int, seconds: float, show: Show, clock: Clock = time.monotonic, sleep: Sleep = time.sleep
+    shop: Shop,
+    visitors: int,
+    seconds: float,
+    show: Callable[[float], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Let so many visitors a second come in steps, and show what happens after each."""
-    begun = clock()
+    """Let so many visitors a second come in steps, and show what happens now and then."""
+    begun, shown = clock(), -math.inf
     while (at := clock() - begun) < seconds:
         shop.step(at, max(1, round(visitors * STEP_SECONDS)))
-        show(at)
+        if at - shown >= LINE_SECONDS:
+            show(shown := at)
         sleep(max(0.0, at + STEP_SECONDS - (clock() - begun)))
-
-
-@contextmanager
-def display(shop: Shop, screen: Screen, url: str) -> Iterator[Show]:
-    """Yield what shows the shop: a picture on a terminal, else a line now and then, and nothing beside JSON."""
-    if screen.as_json:
-        yield lambda _: None
-    elif not screen.console.is_terminal:
-        yield _every(LINE_SECONDS, lambda at: screen.say(line(shop, at)))
-    else:
-        past: deque[Sequence[float]] = deque(maxlen=LONGEST)
-        note = _every(BAR_SECONDS, lambda _: past.append([group.rate() for group in shop.groups.values()]))
-        with Live(console=screen.console, auto_refresh=False) as live:
-
-            def show(at: float) -> None:
-                note(at)
-                live.update(_picture(shop, url, at, past), refresh=True)
-
-            yield show
-
-
-def _every(seconds: float, do: Show) -> Show:
-    last = 0.0
-
-    def show(at: float) -> None:
-        nonlocal last
-        if at - last >= seconds:
-            last = at
-            do(at)
-
-    return show
-
-
-def document(shop: Shop, url: str) -> dict[str, object]:
-    """Return what came of it, as JSON; rates and shares are numbers between 0 and 1."""
-    return {
-        "url": url,
-        "visitors": visitors(shop),
-        "click_rate": {name: round(group.total_rate(), 4) for name, group in shop.groups.items()},
-        "verdict": shop.view.verdict,
-        "share_of_best_at_the_end": {name: round(group.share_of_best(), 4) for name, group in shop.groups.items()},
-    }
 
 
 DEMO = Command(
