@@ -218,7 +218,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
-    """Run the shop until its time is over, or Ctrl-C."""
+    """Start a service in memory with simulated visitors of a shop of 20 items.
+
+    Clicks come late, items are sold out, and the best item changes. A control group sees items by chance, and a
+    verdict says how much better the learner does.
+    """
     screen.say("starting a service with its sessions in memory ...")
     with running_service(options.port) as url, Bandits(url, api_key="", timeout=CALL_SECONDS) as bandits:
         shop = Shop(bandits, options.seed)
@@ -251,10 +255,4 @@ def play(
         sleep(max(0.0, at + STEP_SECONDS - (clock() - begun)))
 
 
-DEMO = Command(
-    "Start a service in memory with simulated visitors of a shop of 20 items: clicks that come late, items that "
-    "are sold out, a best item that changes. A control group sees items by chance, and a verdict says how much "
-    "better the learner does.",
-    _add_arguments,
-    _run,
-)
+DEMO = Command(_add_arguments, _run)

@@ -399,7 +399,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
-    """Print a line for each finding; the exit code is the level of the worst."""
+    """Check the settings (BANDIT_* and the flags of serve), the store that they name, and with --url a service.
+
+    With --url the store is checked only where a setting names it. Nothing is changed or started. Exit code 0: all
+    is well, 1: something should be changed, 2: acknowledged data will be lost, or the service can't work.
+    """
     try:
         settings = read_settings(options.settings)
     except SettingsError as refused:
@@ -425,11 +429,4 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     return int(worst)
 
 
-DOCTOR = Command(
-    "Check the settings (BANDIT_* and the flags of serve), the store that they name, and with --url a running "
-    "service. With --url the store is checked only where a setting names it. "
-    "Nothing is changed or started. Exit code 0: all is well, 1: something should be changed, 2: acknowledged data "
-    "will be lost, or the service can't work.",
-    _add_arguments,
-    _run,
-)
+DOCTOR = Command(_add_arguments, _run)

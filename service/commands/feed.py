@@ -54,7 +54,11 @@ def _renames(text: str) -> dict[str, str]:
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
-    """Send the events in batches, and tell what became of them; 1 if rows were wrong."""
+    """Report the events of a file: csv, tsv, JSON lines or parquet, packed with gzip or not.
+
+    Columns are named like the fields of events. A row without event_id gets one of the file's digest and its
+    number. Exit code 1: rows were wrong.
+    """
     counts, wrong, left_out = Counter[str](), dict[int, str](), set[str]()
     try:
         with piped(options.file) as path, client_of(options) as bandits, screen.progress(None, "events") as advance:
@@ -114,9 +118,4 @@ def _batches(events: Iterator[tuple[int, Any, int]]) -> Iterator[list[tuple[int,
         yield batch
 
 
-FEED = Command(
-    "Report the events of a file: csv, tsv, JSON lines or parquet, packed with gzip or not. Columns are named like "
-    "the fields of events. A row without event_id gets one of the file's digest and its number.",
-    _add_arguments,
-    _run,
-)
+FEED = Command(_add_arguments, _run)

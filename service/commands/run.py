@@ -102,9 +102,8 @@ def _shown(cell: object) -> str:
 
 
 class Command(NamedTuple):
-    """What a word of the command line runs."""
+    """What a word of the command line runs; the docstring of ``run`` is what ``--help`` says of it."""
 
-    description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Screen], int]
     """Takes the flags, and in ``settings`` those of ``serve``, not read yet; returns the exit code.
@@ -172,7 +171,7 @@ def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespa
         for ``--help``, and for wrong arguments after a message on standard error.
     """
     command = command_of(word)
-    made = FlagParser(f"{program} {word}", description=command.description, allow_abbrev=False)
+    made = FlagParser(f"{program} {word}", description=command.run.__doc__, allow_abbrev=False)
     made.add_argument("--json", action="store_true", help="print JSON")
     command.add_arguments(made)
     options, rest = made.parse_known_args(arguments)
@@ -208,6 +207,7 @@ def main(word: str, arguments: Sequence[str], program: str) -> int:
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:  # noqa: ARG001 - as all commands are called
+    """Print the version, that of Python, and those of the packages that serve."""
     found = {"delayed-bandits": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -218,4 +218,4 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:  # noqa: ARG001 - 
     return 0
 
 
-VERSION = Command("Print the version, that of Python, and those of the packages that serve.", lambda _: None, _run)
+VERSION = Command(lambda _: None, _run)

@@ -64,6 +64,7 @@ def _word(
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
+    """List, show, create, pause, resume and delete the sessions of a service."""
     with client_of(options) as bandits:
         return int(options.run(options, screen, bandits))
 
@@ -198,4 +199,4 @@ def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
     return 0
 
 
-SESSIONS = Command("List, show, create, pause, resume and delete the sessions of a service.", _add_arguments, _run)
+SESSIONS = Command(_add_arguments, _run)

@@ -29,7 +29,10 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(options: argparse.Namespace, screen: Screen) -> int:
-    """Write a file for each session."""
+    """Write sessions to files, ID.session.json each: state, counts and the ids of events.
+
+    Neither the decision log nor stored answers are in them. The files hold the seeds: keep them secret.
+    """
     if bool(options.sessions) == options.all:
         raise CommandError("name sessions, or all of them with --all")
     names = options.sessions
@@ -73,7 +76,7 @@ def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _import(options: argparse.Namespace, screen: Screen) -> int:
-    """Create a session for each file."""
+    """Create sessions from files that `export` wrote; each goes on as it was. None may exist already."""
     files: list[Path] = []
     for path in options.files:
         found = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
@@ -110,14 +113,5 @@ def _answer(response: httpx.Response) -> Any:
     return answer_of(str(response.url), response.status_code, response.headers, response.read())
 
 
-EXPORT = Command(
-    f"Write sessions to files, ID{SUFFIX} each: state, counts and the ids of events, but neither the decision log "
-    "nor stored answers. The files hold the seeds: keep them secret.",
-    _add_export_arguments,
-    _export,
-)
-IMPORT = Command(
-    "Create sessions from files that `export` wrote; each goes on as it was. None may exist already.",
-    _add_import_arguments,
-    _import,
-)
+EXPORT = Command(_add_export_arguments, _export)
+IMPORT = Command(_add_import_arguments, _import)

@@ -74,6 +74,7 @@ def _add_session(parser: argparse.ArgumentParser) -> None:
 
 
 def _verdict(options: argparse.Namespace, screen: Screen) -> int:
+    """Say whether a session is better than its control group."""
     with client_of(options) as bandits:
         view = bandits.session(options.session_id).view()
     urgent = [hint for hint in view.fields.get("hints", ()) if hint["code"] in URGENT]
@@ -94,6 +95,7 @@ def _add_sessions(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace, screen: Screen) -> int:
+    """Say whether one session is better than another."""
     names = options.learner, options.control
     with client_of(options) as bandits:
         found, view = bandits.compare(*names), bandits.session(options.learner).view()
@@ -101,5 +103,5 @@ def _compare(options: argparse.Namespace, screen: Screen) -> int:
     return 0
 
 
-VERDICT = Command("Say whether a session is better than its control group.", _add_session, _verdict)
-COMPARE = Command("Say whether one session is better than another.", _add_sessions, _compare)
+VERDICT = Command(_add_session, _verdict)
+COMPARE = Command(_add_sessions, _compare)
