@@ -1,7 +1,5 @@
 """Calls of the service as data, without any I/O: what can go wrong, what answers say, and what is sent."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import operator
@@ -15,12 +13,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Required, SupportsIndex, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote
 
-__all__ = ["Action", "SessionView", "Settlement"]
+__all__ = ["Action", "SessionView", "Settlement", "SurplusFeedbackError"]
 __all__ += ["ApiError", "BadAnswerError", "BanditsError", "ClosedError", "NoAnswerError", "QueueFullError"]
 __all__ += ["AuthenticationError", "InternalError", "InvalidRequestError", "PermissionDeniedError"]
 __all__ += ["NotFoundError", "UnavailableError", "UnknownSegmentError", "UnknownSessionError"]
 __all__ += ["ConflictError", "IdempotencyConflictError", "NoEligibleArmError", "SessionExistsError"]
-__all__ += ["SurplusFeedbackError"]
 """What the package has of this."""
 
 # -- What can go wrong in a call, as exceptions: by cause, and for refusals by the service's ``code``.
@@ -183,6 +180,8 @@ def api_error(
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Mapping[str, Any]], T]
+Fallback: TypeAlias = str | int | Sequence[float]
+"""An arm, or a point."""
 COUNTS = ("applied", "duplicates", "surplus", "removed", "voided", "updated", "invalid")
 """Of a settlement: the first two are always there."""
 FALLBACK_ID = "fallback-"
@@ -416,8 +415,6 @@ Json: TypeAlias = Any
 Numbers: TypeAlias = Any
 """Floats: a list, a tuple, or an array of numpy."""
 
-Fallback: TypeAlias = str | int | Sequence[float]
-"""An arm, or a point."""
 VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
 CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals", "control", "guard")
