@@ -1,7 +1,4 @@
-"""The documentation as a site of plain files: ``nox -s docs`` builds it, and any web server serves the folder.
-
-Pages load nothing from other hosts.
-"""
+"""How ``docs/build.py`` lets Sphinx make the site. Pages load nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -16,8 +13,21 @@ root_doc = "index"
 myst_heading_anchors = 4
 html_theme = "furo"
 html_title = project
+html_baseurl = ""  # Where the site is published; without it pages name no canonical address.
 html_show_sphinx = False
 html_copy_source = False
+html_extra_path = ["openapi.json"]
+html_favicon = "../service/dashboard/assets/icon.svg"
+templates_path = ["site"]
+html_static_path = ["site/versions.js", "site/versions.css"]
+html_css_files = ["versions.css"]
+html_js_files = ["versions.js"]
+html_sidebars = {
+    "**": [
+        *("sidebar/brand.html", "versions.html", "sidebar/search.html", "sidebar/scroll-start.html"),
+        *("sidebar/navigation.html", "sidebar/scroll-end.html"),
+    ]
+}
 
 
 def setup(app: Sphinx) -> None:

@@ -26,7 +26,7 @@ from tests.support.programs import REDIS, WHEEL, program
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, create
 
-pytest_plugins = ["tests.support.selection"]
+pytest_plugins = ["tests.support.browsers", "tests.support.selection"]
 StartedFrom = Callable[[str], RedisServer]
 
 
