@@ -8,7 +8,7 @@ import math
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
@@ -29,6 +29,17 @@ ABSENT = frozenset({"nan", "na", "n/a", "null", "none", "<na>"})
 NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
 WRONG: tuple[type[Exception], ...] = (ValueError, TypeError, ArithmeticError, csv.Error, RecursionError)
 """What a row that can't be read is told as."""
+
+PAST: Mapping[str, Callable[[Any], Any]] = {
+    "label": str,
+    "arm": float,
+    "reward": float,
+    "loss": float,
+    "count": float,
+}
+"""Columns of past decisions, and how a cell of each is read."""
+MOST_ARMS, MOST_ACTS, LONGEST_LABEL = 100_000, 10**9, 65_536
+"""What of past decisions a session may begin with."""
 
 
 class LogFileError(Exception):
@@ -102,6 +113,66 @@ def read_rows(path: Path, form: str | None = None) -> Iterator[Row]:
             encoding = encoding_of(file.read(4))
         with _opened(path, "rt", encoding=encoding, newline="") as lines:
             yield from (_csv if form in {"csv", "tsv"} else _jsonl)(lines)
+
+
+def initial_of(
+    path: str | Path, span: Sequence[float] = (0, 1), default: float | None = None, most_acts: int = MOST_ACTS
+) -> list[dict[str, Any]]:
+    """Fold past decisions into ``initial`` of a new session: how often each arm was played, and its mean.
+
+    Parameters
+    ----------
+    path : of a file with a decision in each row: ``label`` or ``arm``, ``reward`` or ``loss``, and ``count``, if it
+        stands for several with this mean; other columns are not looked at
+    span : ``reward_range`` or ``loss_range`` of the session
+    default : what an empty reward or loss counts as; without one such a row is refused
+    most_acts : so many acts count for an arm at most
+
+    Raises
+    ------
+    LogFileError
+        for a file that can't be read or has no rows, and for the first row that is wrong, with its line.
+    """
+    low, high = sorted(span)
+    sums: dict[str | int, tuple[int, float]] = {}
+    all_acts, word = 0, ""
+    for _, where, row in read_rows(Path(path)):
+        try:
+            if not isinstance(row, dict):
+                raise row if isinstance(row, Exception) else ValueError("must be a JSON object")
+            said = {name: read_cell(PAST, name, row[name]) for name in PAST if not is_absent(name, row.get(name))}
+            if (name := said.get("label", said.get("arm"))) is None or ("label" in said and "arm" in said):
+                raise ValueError("give either label or arm")
+            words = [each for each in ("reward", "loss") if each in row]
+            if len(words) != 1 or (word and words != [word]):
+                raise ValueError("give either reward or loss, in all rows the same")
+            word = words[0]
+            if (outcome := said.get(word, default)) is None:
+                raise ValueError(f"{word} is empty: say what that counts as, as `default`")
+            if not low <= outcome <= high:
+                raise ValueError(f"{word} must lie in [{low}, {high}], not {outcome}")
+            count = said.get("count", 1)
+            all_acts += count
+            if not (count >= 1 and all_acts <= MOST_ACTS and float(count).is_integer()):
+                raise ValueError(f"count must be a whole number from 1, of {MOST_ACTS} acts in all at most")
+            if isinstance(name, str) and len(name) > LONGEST_LABEL:
+                raise ValueError(f"label must have {LONGEST_LABEL} characters at most")
+            if isinstance(name, float) and not (name.is_integer() and 0 <= name < MOST_ARMS):
+                raise ValueError(f"arm must be a whole number from 0, below {MOST_ARMS}")
+            acts, total = sums.get(name, (0, 0.0))
+            sums[name] = (acts + int(count), total + count * outcome)
+            if len(sums) > MOST_ARMS:
+                raise ValueError(f"more than {MOST_ARMS} arms")
+        except WRONG as error:
+            raise LogFileError(f"{path}, {where}: {error}") from error
+    if not sums:
+        raise LogFileError(f"{path}: no past decisions")
+    found: list[dict[str, Any]] = []
+    for name, (acts, total) in sums.items():
+        said = {"label": name} if isinstance(name, str) else {"arm": int(name)}
+        mean = min(max(total / acts, low), high)
+        found.append(said | {"acts": min(acts, most_acts), f"mean_{word}": mean})
+    return found
 
 
 @contextmanager
