@@ -1,7 +1,6 @@
 """Sessions in this process, for trials and tests: the whole contract, but nothing outlives the process."""
 
 import heapq
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -30,14 +29,16 @@ class MemorySession:
     records: dict[bytes, bytes] = field(default_factory=dict)
     segments: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
     """Name to the slot in which a segment was played last, and its record."""
-    names: list[bytes] = field(default_factory=list)
-    """Of segments, in their order, as the first page of the last list had them."""
     about: bytes = b""
     counts: dict[int, list[float]] = field(default_factory=dict)
     """Vectors by group."""
     log: list[base.LogEntry] = field(default_factory=list)
     samples: dict[int, bytes] = field(default_factory=dict)
     """By place."""
+
+    def has_expired(self, now: float) -> bool:
+        """Return whether its idle deadline has passed at ``now`` (Unix seconds)."""
+        return self.expires_at is not None and self.expires_at <= now
 
     def snapshot(self) -> Snapshot:
         """Return the session as it is now."""
@@ -122,8 +123,6 @@ class MemoryStore:
         # Each call reads the clock once, so that all its times agree, as they do in Redis.
         self._latest = float("-inf")
         self._sessions: dict[str, MemorySession] = {}
-        self._deadlines: list[tuple[float, str]] = []
-        """A heap of idle deadlines, with the session of each, as they were when they were noted."""
         self._notes: dict[str, float] = {}
         """Session to the Unix seconds at which it has decisions due."""
         self._token_key = b""
@@ -185,14 +184,11 @@ class MemoryStore:
     ) -> Sequence[bytes]:
         if (session := self._session(session_id)) is None:
             return []
-        if after is None or not session.names:
-            session.names = sorted(session.segments)
-        names = session.names
-        if backwards:
-            end = len(names) if after is None else bisect_left(names, after)
-            return names[max(0, end - limit) : end][::-1]
-        start = 0 if after is None else bisect_right(names, after)
-        return names[start : start + limit]
+        if after is None:
+            names = iter(session.segments)
+        else:
+            names = (name for name in session.segments if (name < after if backwards else name > after))
+        return heapq.nlargest(limit, names) if backwards else heapq.nsmallest(limit, names)
 
     async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
         if (session := self._session(session_id)) is None:
@@ -201,8 +197,7 @@ class MemoryStore:
         return base.Log(session.listed(session_id), session.log[start : start + limit])
 
     async def delete(self, session_id: str) -> bool:
-        self._drop_due()
-        return self._sessions.pop(session_id, None) is not None
+        return self._session(session_id) is not None and self._sessions.pop(session_id) is not None
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> base.Page:
         after = base.after_of(cursor, prefix)
@@ -223,7 +218,7 @@ class MemoryStore:
     def _begin(self, new: NewSession, created: MemorySession) -> None:
         self._sessions[new.session_id] = created
         if new.idle_ttl_ms is not None:
-            self._extend_deadline(new.session_id, created, self._latest + new.idle_ttl_ms / 1000)
+            created.expires_at = self._latest + new.idle_ttl_ms / 1000
         if new.answer is not None:
             digest, answer = new.answer
             self._remember(created, {ANSWER + digest: answer}, self._latest + self._window)
@@ -236,6 +231,7 @@ class MemoryStore:
         self._notes[session_id] = min(at, self._notes.get(session_id, at))
 
     async def due(self, limit: int) -> Sequence[str]:
+        self._drop_due()
         return [session_id for session_id, at in self._notes.items() if at <= self.now()][:limit]
 
     async def reschedule(self, session_id: str, again_at: float | None) -> None:
@@ -289,25 +285,17 @@ class MemoryStore:
         self._sessions.clear()
 
     def _session(self, session_id: str) -> MemorySession | None:
-        self._drop_due()
-        return self._sessions.get(session_id)
+        now, session = self.now(), self._sessions.get(session_id)
+        if session is None or not session.has_expired(now):
+            return session
+        del self._sessions[session_id]
+        return None
 
     def _drop_due(self) -> None:
-        """Drop expired sessions; if a deadline was extended since it was noted, note the new one."""
+        """Drop expired sessions; whoever looks at all of them does so, and so does the sweeper."""
         now = self.now()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, session_id = heapq.heappop(self._deadlines)
-            session = self._sessions.get(session_id)
-            expires_at = session and session.expires_at
-            if expires_at and expires_at <= now:
-                del self._sessions[session_id]
-            elif expires_at:
-                heapq.heappush(self._deadlines, (expires_at, session_id))
-
-    def _extend_deadline(self, session_id: str, session: MemorySession, deadline: float) -> None:
-        if session.expires_at is None or deadline < session.expires_at:
-            heapq.heappush(self._deadlines, (deadline, session_id))
-        session.expires_at = deadline
+        for session_id in [one for one, session in self._sessions.items() if session.has_expired(now)]:
+            del self._sessions[session_id]
 
     def _write(self, session: MemorySession, commit: Commit, written: Written) -> None:
         session.version, session.state = written.version, written.state
@@ -328,8 +316,7 @@ class MemoryStore:
         if written.permanent:
             session.expires_at = None
         if written.idle_ttl_ms is not None:
-            deadline = max(self._latest + written.idle_ttl_ms / 1000, written.least_deadline_ms / 1000)
-            self._extend_deadline(commit.session_id, session, deadline)
+            session.expires_at = max(self._latest + written.idle_ttl_ms / 1000, written.least_deadline_ms / 1000)
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes], until: float) -> None:
         for name, answer in fields.items():
