@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import itertools
 import logging
 import re
@@ -31,7 +32,6 @@ from binascii import b2a_base64
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from hmac import compare_digest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ PER_SECOND = 64
 _HEAD = struct.Struct(">B2s5s5sBBB")
 _TAIL = struct.Struct(">H")
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
-_TIME_BYTES, _MAC_BYTES, _BLOCK = 5, 16, 64
+_TIME_BYTES, _MAC_BYTES = 5, 16
 _LATEST = 2 ** (8 * _TIME_BYTES) - 1
 
 log = logging.getLogger(__name__)
@@ -167,19 +167,16 @@ def read_token_keys(file: Path) -> Sequence[bytes]:
 
 
 class TokenKey:
-    """A key that signs: HMAC-SHA256 with what depends on the key alone computed once, which halves its time."""
+    """A key that signs: HMAC-SHA256 with what depends on the key alone computed once."""
 
     def __init__(self, key: bytes) -> None:
-        padded = (hashlib.sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-        self.key, self.id = key, hashlib.sha256(key).digest()[:2]
-        self._inner, self._outer = (hashlib.sha256(bytes(each ^ pad for each in padded)) for pad in (0x36, 0x5C))
+        self.key, self.id, self._begun = key, hashlib.sha256(key).digest()[:2], hmac.new(key, digestmod="sha256")
 
     def mac(self, said: bytes) -> bytes:
         """Return the first 128 bits."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(said)
-        outer.update(inner.digest())
-        return outer.digest()[:_MAC_BYTES]
+        mac = self._begun.copy()
+        mac.update(said)
+        return mac.digest()[:_MAC_BYTES]
 
 
 class TokenKeys:
@@ -202,7 +199,9 @@ class TokenKeys:
 
     def is_genuine(self, token: Token) -> bool:
         """Return whether one of the keys has signed it."""
-        return any(compare_digest(key.mac(token.said), token.mac) for key in self.all if key.id == token.key_id)
+        return any(
+            hmac.compare_digest(key.mac(token.said), token.mac) for key in self.all if key.id == token.key_id
+        )
 
     async def ready(self) -> None:
         """Have a key, of the store if there is no file.
