@@ -100,7 +100,7 @@ def test_a_worker_gets_the_same_settings(monkeypatch):
 
 
 def test_bad_values_end_the_command_with_code_2(capsys):
-    from service.server.cli import main
+    from service.server.supervisor import main
 
     assert main(["--port", "-1"]) == 2
     assert "service: --port (BANDIT_PORT): " in capsys.readouterr().err
@@ -115,14 +115,14 @@ def test_bad_values_end_the_command_with_code_2(capsys):
     ],
 )
 def test_what_the_store_cannot_do_ends_the_command_with_code_2(flags, message, capsys):
-    from service.server.cli import main
+    from service.server.supervisor import main
 
     assert main(flags) == 2
     assert message in capsys.readouterr().err
 
 
 def test_an_unknown_flag_ends_the_command_with_code_2(capsys):
-    from service.server.cli import main
+    from service.server.supervisor import main
 
     assert main(["--stor-url", "memory://"]) == 2
     assert capsys.readouterr().err == "service: there is no flag --stor-url: see --help\n"
@@ -143,7 +143,7 @@ def test_an_unknown_flag_ends_the_command_with_code_2(capsys):
     ],
 )
 def test_bad_flags_are_named_without_values(flags, message, capsys):
-    from service.server.cli import main
+    from service.server.supervisor import main
 
     assert main(flags) == 2
     assert capsys.readouterr().err == f"service: {message}: see --help\n"
