@@ -14,7 +14,7 @@ from . import COMMAND, __version__, install
 
 SERVER_PACKAGES = (
     *("fastapi", "fastapi_swagger", "hiredis", "httptools", "jiter", "numpy", "prometheus_client", "pydantic"),
-    *("pydantic_settings", "redis", "starlette", "uvicorn", "uvloop"),
+    *("redis", "starlette", "uvicorn", "uvloop"),
 )
 """What the extra ``server`` installs; without it only a client is there."""
 NOT_INSTALLED = 2

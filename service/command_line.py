@@ -1,15 +1,14 @@
 """The settings that flags, the environment and files of secrets give, and errors that show no values."""
 
 import argparse
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import pydantic_settings
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
 from . import __version__
 from .settings import Settings, SettingsError, StoreUrl, has_scheme, named, read_secret, with_password
@@ -27,24 +26,30 @@ _DESCRIPTION = (
     "become known. Each flag can also be set as an environment variable, such as BANDIT_STORE_URL for --store-url; "
     "flags win. `--help` without `serve` lists the other commands."
 )
-_VALUES = {
-    "StoreUrl": "URL",
-    "Path": "PATH",
-    "SecretText": "JSON",
-    "str": "TEXT",
-    "int": "INTEGER",
-    "float": "NUMBER",
-    "bool": "{true,false}",
-}
-"""What the help calls the value of a flag, by the type of its field."""
+_VALUES = {"store_url": "URL", "api_keys": "JSON", "boolean": "{true,false}"}
+"""What the help calls the value of a flag, by its setting or its type; of others it is the type or the format."""
+
+
+def _value(name: str, schema: Mapping[str, Any]) -> str:
+    schema = schema.get("anyOf", [schema])[0]  # Null comes last.
+    if "enum" in schema:
+        return f"{{{','.join(schema['enum'])}}}"
+    kind = schema.get("format", schema["type"])
+    return _VALUES.get(name) or _VALUES.get(kind) or kind.upper()
 
 
 class _SettingsParser(argparse.ArgumentParser):
     """Parses the flags; its errors name flags and never show values, which may be secrets."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        super().__init__(prog=_PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
+        unset = argparse.SUPPRESS
+        super().__init__(prog=_PROGRAM, description=_DESCRIPTION, allow_abbrev=False, argument_default=unset)
         self.add_argument("--version", action="version", version=f"delayed-bandits {__version__}")
+        schemas = Settings.model_json_schema()["properties"]
+        for name, field in Settings.model_fields.items():
+            default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+            text = f"{field.description}{'' if default is None else f' (default: {default})'}".replace("%", "%%")
+            self.add_argument(f"--{name.replace('_', '-')}", metavar=_value(name, schemas[name]), help=text)
         self._given = [word.partition("=")[0] for word in arguments]
 
     def error(self, message: str) -> NoReturn:
@@ -58,30 +63,6 @@ class _SettingsParser(argparse.ArgumentParser):
         known = {*fields, "--help", "--version"}
         unknown = [word for word in self._given if _FLAG.fullmatch(word) and word not in known]
         return f"there is no flag {', '.join(unknown)}" if unknown else "unexpected argument"
-
-
-def add_flag(parser: argparse.ArgumentParser, *names: str, **options: Any) -> argparse.Action:
-    """Add a flag as pydantic-settings does, but with a help that names no Python types or values."""
-    text = options["help"].removesuffix(" (default: null)").replace("(default: False)", "(default: false)")
-    options |= {"help": text, "metavar": _VALUES.get(options["metavar"], options["metavar"])}
-    return parser.add_argument(*names, **options)
-
-
-class _GivenSettings(BaseSettings, Settings):
-    """Settings that are looked for in flags and in the environment."""
-
-    model_config = SettingsConfigDict(env_prefix="BANDIT_", cli_kebab_case=True)
-
-    @classmethod
-    def settings_customise_sources(  # type: ignore[override]
-        cls, *_: Any, env_settings: Any, **others: Any
-    ) -> tuple[Any, ...]:
-        """Leave out the port of a pod that has a Service named ``bandit``: it is an address."""
-
-        def environment() -> dict[str, Any]:
-            return {name: value for name, value in env_settings().items() if name != "port" or "://" not in value}
-
-        return others["init_settings"], environment
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
@@ -101,19 +82,16 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
     SettingsError
         for bad values, one line each.
     """
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    known = {name: f"BANDIT_{name.upper()}" for name in Settings.model_fields}
+    given = {name: variables[variable] for name, variable in known.items() if variable in variables}
+    if "://" in given.get("port", ""):
+        del given["port"]  # The pod has a Service named ``bandit``: it is an address.
     try:
-        parser = _SettingsParser(arguments)
-        flags: CliSettingsSource[_GivenSettings] = CliSettingsSource(
-            _GivenSettings, cli_hide_none_type=True, root_parser=parser, add_argument_method=add_flag
-        )
-        given = _GivenSettings(_cli_settings_source=flags(args=list(arguments)))
-    except pydantic_settings.SettingsError:
-        # Its text has values of flags.
-        raise SettingsError("the value of a flag can't be read: see --help") from None
+        given |= vars(_SettingsParser(arguments).parse_args(arguments))
+        return _with_secrets(Settings.model_validate(given))
     except ValidationError as error:
         raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
-    values = {name: getattr(given, name) for name in Settings.model_fields}
-    return _with_secrets(Settings.model_construct(given.model_fields_set, **values))
 
 
 def _with_secrets(settings: Settings) -> Settings:

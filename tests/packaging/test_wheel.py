@@ -119,7 +119,7 @@ def test_the_application_does_not_import_what_only_some_services_need():
     imported = imported_by("import service.app")
 
     assert "fastapi" in imported
-    assert not imported & {"redis", "opentelemetry.sdk", "httpx", "pydantic_settings", "rich"}
+    assert not imported & {"redis", "opentelemetry.sdk", "httpx", "service.command_line", "rich"}
     assert "pydantic.v1" not in imported  # FastAPI imports it where it describes a route.
 
 
