@@ -642,8 +642,6 @@ class ExportedSession(Posted):
     records: list[Part]
     counts: list[Part]
     event_ids: list[Part]
-    event_values: list[Part] = []
-    """Left out if no event can be improved."""
     segments: list[Part] = []
     """Left out if the session has none."""
     sha256: str

@@ -100,7 +100,7 @@ async def read_whole(whole: WholeSession, *, checked: bool) -> CachedSession:
             if checked:
                 check_segment(run, text, kept)
             await fair_yield()
-        part = "event_values"
+        part = "event_ids"
         for event_id, value in (item for _, ids in whole.events for item in ids.items()):
             learned = Learned.decode(event_id, value) if value else None
             if learned is not None and (
@@ -279,14 +279,12 @@ FORMAT = 1
 """Number of the form of the document that this program writes and reads."""
 PART_BYTES = 48_000
 """Bytes in a part."""
-MAY_LACK = ("event_values", "segments")
-"""Parts that stand in a document only if there is something in them."""
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 _PAIR = struct.Struct("<II")
-_EVENTS = struct.Struct("<dI")
-_SLOT = struct.Struct("<q")
-_COUNTS = struct.Struct("<I6d")
-"""Index of an arm and its ``ArmCounts``."""
+_UNTIL, _ARM = struct.Struct(">d"), struct.Struct(">I")
+"""Keys, by which parts are sorted: when event ids are forgotten, and the index of an arm."""
+_SLOT, _COUNTS = struct.Struct("<q"), struct.Struct("<6d")
+"""The last slot of a segment, before its record, and the ``ArmCounts`` of an arm."""
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
@@ -323,9 +321,8 @@ def _size(whole: WholeSession) -> int:
 def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int]:
     """Return the document without its digest, and its bytes, about."""
     blobs = {
-        "counts": b"".join(_COUNTS.pack(arm, *ArmCounts(*row)) for arm, row in sorted(whole.counts.items())),
-        "event_ids": b"".join(_EVENTS.pack(until, len(ids)) + b"".join(ids) for until, ids in whole.events),
-        "event_values": _pack({each: value for _, ids in whole.events for each, value in ids.items() if value}),
+        "counts": _pack({_ARM.pack(arm): _COUNTS.pack(*ArmCounts(*row)) for arm, row in whole.counts.items()}),
+        "event_ids": _pack({_UNTIL.pack(until): _pack(ids) for until, ids in whole.events}),
         "records": _pack(whole.records),
         "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
         "state": whole.snapshot.state,
@@ -336,7 +333,7 @@ def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int
         "session_id": session_id,
         "specification": json.loads(whole.snapshot.spec),
         "version": whole.snapshot.version,
-        **{name: _parts(data) for name, data in blobs.items() if data or name not in MAY_LACK},
+        **{name: _parts(data) for name, data in blobs.items() if data or name != "segments"},
     }
     return document, len(whole.snapshot.spec) + sum(len(data) * 4 // 3 for data in blobs.values())
 
@@ -380,31 +377,12 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
     try:
         spec = json.dumps(fields["specification"], separators=(",", ":")).encode()
         snapshot = Snapshot(fields["version"], spec, await _joined(fields[part]), fields["created_at"], None)
-        unpackers = (("records", _unpack), ("counts", _unpack_counts), ("event_ids", _unpack_events))
-        for part, unpack in (*unpackers, ("segments", _unpack_segments), ("event_values", _unpack)):
+        for part, unpack in _UNPACKERS:
             data = await _joined(fields.get(part, ()))
             found.append(await run_in_thread_if_large(len(data), unpack, data))
-        *found, values = found
-        await run_in_thread_if_large(len(values) * DIGEST_BYTES, _set_values, found[2], values)
         return fields["session_id"], WholeSession(snapshot, *found)
     except (KeyError, TypeError, ValueError, Error, struct.error) as error:
         raise InvalidRequestError.of(part, "is not that of an exported session") from error
-
-
-def _set_values(events: Sequence[tuple[float, dict[bytes, bytes]]], values: dict[bytes, bytes]) -> None:
-    """Put the values of ids, all of them, in their places."""
-    for _, ids in events:
-        ids.update({each: values.pop(each) for each in ids.keys() & values.keys()})
-    if values:
-        raise ValueError("values of no ids")
-
-
-def _unpack_counts(data: bytes) -> dict[int, Sequence[float]]:
-    return {arm: row for arm, *row in _COUNTS.iter_unpack(data)}
-
-
-def _unpack_segments(data: bytes) -> dict[bytes, tuple[int, bytes]]:
-    return {name: (_SLOT.unpack_from(each)[0], each[_SLOT.size :]) for name, each in _unpack(data).items()}
 
 
 def _parts(data: bytes) -> list[dict[str, str]]:
@@ -436,15 +414,19 @@ def _unpack(data: bytes) -> dict[bytes, bytes]:
     return items
 
 
-def _unpack_events(data: bytes) -> list[tuple[float, dict[bytes, bytes]]]:
-    events, at = list[tuple[float, dict[bytes, bytes]]](), 0
-    while at < len(data):
-        until, count = _EVENTS.unpack_from(data, at)
-        at += _EVENTS.size
-        end = at + count * DIGEST_BYTES
-        if end > len(data) or not count:
-            raise ValueError("cut short")
-        digests = (data[place : place + DIGEST_BYTES] for place in range(at, end, DIGEST_BYTES))
-        events.append((until, dict.fromkeys(digests, b"")))
-        at = end
+def _counts(data: bytes) -> dict[int, Sequence[float]]:
+    return {_ARM.unpack(arm)[0]: _COUNTS.unpack(row) for arm, row in _unpack(data).items()}
+
+
+def _events(data: bytes) -> Sequence[tuple[float, Mapping[bytes, bytes]]]:
+    events = [(_UNTIL.unpack(until)[0], _unpack(ids)) for until, ids in _unpack(data).items()]
+    if any({*map(len, ids)} != {DIGEST_BYTES} for _, ids in events):
+        raise ValueError("not digests of ids")
     return events
+
+
+def _segments(data: bytes) -> dict[bytes, tuple[int, bytes]]:
+    return {name: (_SLOT.unpack_from(each)[0], each[_SLOT.size :]) for name, each in _unpack(data).items()}
+
+
+_UNPACKERS: Any = (("records", _unpack), ("counts", _counts), ("event_ids", _events), ("segments", _segments))

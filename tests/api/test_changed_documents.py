@@ -116,6 +116,10 @@ def record(key: bytes, body: bytes, slot: bytes = b"") -> bytes:
     return _pack({key: slot + body + zlib.crc32(key + b":" + body).to_bytes(4, "little")})
 
 
+def of_arm(arm: int, *counts: float) -> bytes:
+    return _pack({struct.pack(">I", arm): struct.pack("<6d", *counts)})
+
+
 def in_state(at: int, code: str, number: float) -> Any:
     return lambda state: with_checksum(state[:at] + struct.pack(code, number) + state[at + 8 :])
 
@@ -130,11 +134,12 @@ NAMED = {
     "buckets of 40 digits": ("records", record(b"b" + b"7" * 40, bytes(8))),
     "buckets written in another way": ("records", record(b"b007", bytes(8))),
     "buckets of more arms than the session": ("records", record(b"b7", struct.pack("<q", 2**24))),
-    "deadlines": ("event_ids", struct.pack("<dI", float("inf"), 1) + bytes(16)),
-    "no ids": ("event_ids", struct.pack("<dI", 1e9, 0)),
-    "counts": ("counts", struct.pack("<I6d", 0, -1.0, 0, 0, 0, 0, 0)),
-    "counts of no arm": ("counts", struct.pack("<I6d", 99, 1, 0, 0, 0, 0, 0)),
-    "more losses than events": ("counts", struct.pack("<I6d", 0, 1, 9, 0, 0, 0, 0)),
+    "deadlines": ("event_ids", _pack({struct.pack(">d", float("inf")): _pack({bytes(16): b""})})),
+    "no ids": ("event_ids", _pack({struct.pack(">d", 1e9): b""})),
+    "a longer id": ("event_ids", _pack({struct.pack(">d", 1e9): _pack({bytes(17): b""})})),
+    "counts": ("counts", of_arm(0, -1.0, 0, 0, 0, 0, 0)),
+    "counts of no arm": ("counts", of_arm(99, 1, 0, 0, 0, 0, 0)),
+    "more losses than events": ("counts", of_arm(0, 1, 9, 0, 0, 0, 0)),
     "4e9 arms": ("segments", record(b"home", SEGMENT.pack(1, *[0] * 13, 2**32 - 1, 0, 0, 0), bytes(8))),
     "4e9 buckets": ("segments", record(b"home", SEGMENT.pack(1, *[0] * 13, 3, 2**32 - 1, 0, 0), bytes(8))),
 }

@@ -14,6 +14,7 @@ from service.models.specification import ExpirySpec, Specification
 from service.serialization.state import NEWEST
 from service.sessions.act import Act
 from service.sessions.expiry_sweeper import Sweeper
+from service.sessions.transfer import _pack, _parts
 from service.settings import SecretText
 from service.store.base import Commit, Committed, Written
 from service.store.memory import MemoryStore
@@ -164,6 +165,10 @@ async def test_an_id_that_exists_is_a_conflict(client):
     assert (await client.get("/v1/sessions/nobody/export")).status_code == 404
 
 
+def of_arm(*counts):
+    return _parts(_pack({bytes(4): struct.pack("<6d", *counts)}))
+
+
 CHANGES = {
     "changed": lambda document: document | {"created_at": 1.0},
     "of another id": lambda document: document | {"session_id": "t"},
@@ -176,17 +181,13 @@ CHANGES = {
     "cut in its records": lambda document: sealed(document | {"records": [{"part": "AAAA"}]}),
     "cut in its event ids": lambda document: sealed(document | {"event_ids": [{"part": "AAAA"}]}),
     "with as good as no event ids where there are to be four billion": lambda document: sealed(
-        document | {"event_ids": [{"part": b64encode(struct.pack("<dI", 0, 2**32 - 1)).decode()}]}
+        document | {"event_ids": [{"part": b64encode(struct.pack("<II", 8, 2**32 - 1)).decode()}]}
     ),
     "cut in its counts": lambda document: sealed(document | {"counts": [{"part": "AAAA"}]}),
-    "with more events than it had": lambda document: sealed(
-        document | {"counts": [{"part": b64encode(struct.pack("<I6d", 0, 1e6, 0, 0, 0, 0, 0)).decode()}]}
-    ),
-    "with defaults of no decisions": lambda document: sealed(
-        document | {"counts": [{"part": b64encode(struct.pack("<I6d", 0, 0, 0, 1, 0, 0, 0)).decode()}]}
-    ),
+    "with more events than it had": lambda document: sealed(document | {"counts": of_arm(1e6, 0, 0, 0, 0, 0)}),
+    "with defaults of no decisions": lambda document: sealed(document | {"counts": of_arm(0, 0, 1, 0, 0, 0)}),
     "with counts that are no numbers": lambda document: sealed(
-        document | {"counts": [{"part": b64encode(struct.pack("<I6d", 0, 1, float("nan"), 0, 0, 0, 0)).decode()}]}
+        document | {"counts": of_arm(1, float("nan"), 0, 0, 0, 0)}
     ),
     "of an unknown learner": lambda document: sealed(document | {"specification": {}}),
     "of no time": lambda document: sealed(document | {"created_at": 1e300}),
