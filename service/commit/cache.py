@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Self
 
@@ -167,17 +166,9 @@ class CachedSession(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots, times, rows, removed, control = records_codec.decode(records, self.run)
-            run, name = self.run, codec.rows_field(self.run.state.__class__)
-            state = run.state if name is None else run.state._replace(**{name: rows})
-            state = codec.replayed(state, rows or ()) if self.is_unread else state
-        except (CodecError, ValueError, IndexError, OverflowError) as error:
+            run = records_codec.decode(records, self.run)
+        except CodecError as error:
             raise StateCorruptError from error
-        run = replace(run, state=state, act_times=times, stored_rows=rows or (), control=control)
-        if isinstance(run, SlotRun) and slots is not None:
-            run = replace(run, open_slots=slots)
-        if isinstance(run, ArmRun) and run.arms.removed is None:
-            run = replace(run, arms=replace(run.arms, removed=removed))
         return self._replace(run=run, needs_records=False, size=_memory(run))
 
     @property

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import pairwise, takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..engine.arm_run import ArmRun, Arms, Change, Removed
-from ..engine.control import Control
 from ..engine.ledger import EXPIRED, PER_WINDOW, UNCHARGED, ActTimes, ArmFeedback, Stretch
 from ..engine.open_slots import OpenSlot, OpenSlots
 from ..engine.run import Run, SlotRun
@@ -145,16 +145,6 @@ MAX_BUCKETS = PER_WINDOW + 4
 """Most buckets of time that a session or a segment has: those of its window, and those that are still to expire."""
 
 
-class Records(NamedTuple):
-    """What a session keeps beside its state; None for what its kind of run does not have."""
-
-    open_slots: OpenSlots | None
-    act_times: ActTimes | None
-    rows: Rows | None
-    removed: Mapping[str, Removed]
-    control: Control | None
-
-
 def encode(run: Run) -> dict[bytes, bytes | None]:
     """Return the records of a run that changed since the last commit, by key; None for one to delete."""
     records: dict[bytes, bytes | None] = {}
@@ -183,8 +173,8 @@ def dropped_act_times(run: Run) -> dict[bytes, None]:
     return {key + b"%d" % bucket: None for key, buckets in known.items() for bucket in buckets}
 
 
-def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
-    """Read all that a session keeps beside its state.
+def decode(records: Mapping[bytes, bytes], run: Run) -> Run:
+    """Return a session's run with all that is kept beside its state.
 
     Parameters
     ----------
@@ -210,20 +200,28 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
             own = {key: body for key, body in by_kind[CONTROL].items() if key.startswith(control.BUCKETS)}
             if of_control.act_times is not None:
                 _decode_act_times(own, of_control.act_times, np.array(live), size, control.BUCKETS)
-        open_slots = slots if isinstance(run, SlotRun) else None
         rows = _decode_rows(by_kind[ROW], run)
         removed = _decode_removed(by_kind[REMOVED])
     if isinstance(run, ArmRun):
         fits = (
-            open_slots is None or {kept.arm for kept in open_slots.stored.values()}.issubset(live),
-            all(row.shape == (len(live),) for row in (rows or ())[: codec.long_rows(run.state)]),
+            not isinstance(run, SlotRun) or {kept.arm for kept in slots.stored.values()}.issubset(live),
+            all(row.shape == (len(live),) for row in rows[: codec.long_rows(run.state)]),
             all(0 <= each.arm < size and each.arm not in run.arms.positions for each in removed.values()),
             len(removed) == len(by_kind[REMOVED]) and removed.keys().isdisjoint(run.arms.labels or ()),
             times is None or all(times.fits(arm, run) for arm in times.silent),
         )
         if not all(fits):
             raise CodecError("the records are not those of this session's arms")
-    return Records(open_slots, times, rows, removed, of_control)
+    state, name = run.state, codec.rows_field(run.state.__class__)
+    with foreign("the rows of this state"):
+        state = state if name is None else state._replace(**{name: rows})
+        state = codec.replayed(state, rows) if codec.is_unread(state) else state
+    found: dict[str, Any] = {"state": state, "act_times": times, "stored_rows": rows, "control": of_control}
+    if isinstance(run, SlotRun):
+        found["open_slots"] = slots
+    if isinstance(run, ArmRun) and run.arms.removed is None:
+        found["arms"] = replace(run.arms, removed=removed)
+    return replace(run, **found)
 
 
 def encode_removed(before: Arms, after: Arms, change: Change) -> dict[bytes, bytes | None]:
@@ -249,10 +247,10 @@ def _decode_removed(records: Mapping[bytes, bytes]) -> dict[str, Removed]:
     return {data[_UNTIL.size :].decode(): Removed(arm, until) for until, arm, data in sorted(found)}
 
 
-def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
+def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows:
     is_logged = codec.is_unread(run.state)
     if codec.rows_field(run.state.__class__) is None and not is_logged:
-        return None
+        return ()
     count = len(records) if is_logged else len(codec.rows_of(run))
     return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
 
