@@ -1,4 +1,20 @@
-"""Reading the vector files, and stepping a learner through one of their traces."""
+"""Reading the vector files, and stepping a learner through one of their traces.
+
+A trace has a ``name``, ``about`` (how it was computed), ``spec`` (the specification that is played), ``slots`` in
+order, and ``p_end`` (arms: ``probabilities``) or ``x_end`` (points: ``x``) after the last event. ``start`` (arms:
+the field ``p`` of the state before the first slot) and ``tolerance`` (in place of the file's: relative, and
+absolute near 0) may be left out.
+
+A slot has ``u`` and ``v`` (its uniforms; 0 if left out), ``p`` (arms: ``distribution``) or ``x`` (points) when it
+is open, and the ``events`` that arrive in it, in order; it may have ``arm`` (the position that ``u`` draws) and
+``rates`` by name. An event is ``{"arm": 0, "loss": "1/2", "slot": 1}`` with the slot that the decision was made
+in, or ``{"values": [...]}`` over points, and may have the ``p`` or ``x`` after it. Numbers of ``p``, ``p_end``,
+``start`` and ``loss`` may be fractions, such as ``"1/3"``.
+
+A file ``arms_<kind>.json`` has ``steps`` in place of ``slots``: ``{"open": 1, "outstanding": 0, "u": 0.1}`` (slot
+1), ``{"event": 0, "loss": "1/2", "slot": 1}`` (an event of arm 0), ``{"add": 1}`` (how many) or ``{"remove":
+[0]}`` (positions), each with ``p`` afterwards.
+"""
 
 import json
 from collections.abc import Iterator
