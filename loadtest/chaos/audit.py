@@ -247,7 +247,8 @@ def _wrong_regressions(client: Client, ledger: Ledger) -> list[str]:
     """
     _, whole = asyncio.run(read(client.call("export", "GET", f"{ledger.path}/export")))
     run: Any = asyncio.run(read_whole(whole, checked=True)).run
-    found = np.array(run.state.regressions.opened().arms)[:, 0]
+    kept = run.state.regressions.opened()
+    found = kept.squares(range(len(kept.arms)))[:, 0]
     expected, reported = np.zeros_like(found), {event["slot"]: event for event in ledger.events.values()}
     for act in ledger.acts:
         x = _columns(act.body.get("features", {}))

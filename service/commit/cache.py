@@ -10,8 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ..engine.arm_run import ArmRun
-from ..engine.feature_run import FeatureRun
-from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
+from ..engine.run import FeatureRun, PointRun, ProvisionalRun, Run, SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import StateCorruptError, SurplusFeedbackError
 from ..learners.feature_tsallis import known

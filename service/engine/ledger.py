@@ -17,8 +17,6 @@ MOST_TELLING, MOST_BESIDE = 2**32 - 1, 255
 """Up to which ``telling`` and ``missed``, and ``above`` and ``below``, are counted: few bytes are kept of them."""
 JUDGED_TOGETHER, LATE_SHARE = 1000, 0.05
 """Events that are judged together, and the share of them above which they come too late."""
-CLIPPED_SHARE = 0.1
-"""The share of a feature's values outside of its range from which on that seems to be a mistake."""
 LATE_WINDOWS = 10
 """A surplus event is late if a decision of its arm expired within so many windows."""
 LEAST_EVENTS, LEAST_MISSED = 100, 30
@@ -87,10 +85,9 @@ class Ledger:
     """Decisions that have expired since the last event was applied, in a session that can fall silent."""
     silent: bool = False
     """Whether nothing is learned of missing events, as too many are missing."""
-    features_missing: bool = False
-    """Whether more than half of the acts that were judged together last left a feature out."""
-    features_clipped: bool = False
-    """Whether ``CLIPPED_SHARE`` of the values of one feature were outside of its range in these acts."""
+    said: Sequence[int] = ()
+    """In a session with features, of its latest acts: how many, how many left any feature out, and by feature how
+    many left it out, and then, had a value outside of its range."""
 
     def judge(self, events: int, late: int) -> None:
         """Count events, and how many of them came too late."""
@@ -148,9 +145,6 @@ class ArmLedger(Ledger):
 
     by_arm: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Outstanding decisions of each live arm, shape (arms,)."""
-    said: IntArray | None = None
-    """In a session with features, of its latest acts: how many, how many left any feature out, and by feature how
-    many left it out, and then, had a value outside of its range. It is replaced, never changed."""
 
     @classmethod
     def of(cls, n_arms: int, known: int = 0) -> ArmLedger:
@@ -306,6 +300,11 @@ class Params(NamedTuple):
     """Whether nothing is learned of missing events while it seems that none can come."""
     encoder: Encoder | None = None
     """Makes columns of features; None in a session without."""
+
+    @property
+    def charged(self) -> float | None:
+        """The loss that every act is charged with, on the learner's scale; None where none is."""
+        return self.expiry.loss if self.expiry is not None and self.expiry.provisional else None
 
 
 # -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.

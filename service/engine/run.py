@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
 from ..learners import base
-from ..learners.feature_tsallis import FeatureTsallis
-from ..learners.maths import LARGEST_VALUE
+from ..learners.feature_tsallis import FeatureTsallis, known
+from ..learners.features import Encoded, Encoder
+from ..learners.maths import LARGEST_VALUE, over
 from ..learners.segments import Segments, start_shared
 from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
 from .control import GROUPS, Control, Group, probabilities_of
-from .feature_run import FeatureRun
 from .ledger import (
     ActTimes,
     ArmAction,
@@ -86,8 +86,7 @@ class ProvisionalRun(ArmRun):
     @property
     def default(self) -> float:
         """The loss that every act is charged with, on the learner's scale."""
-        expiry = self.params.expiry
-        return 0.0 if expiry is None or expiry.loss is None else expiry.loss
+        return self.params.charged or 0.0
 
     def act(self, eligible: base.IntArray | None = None) -> ArmAction:
         """Open the next slot, draw its arm and, if there is no silence, charge it with the default loss."""
@@ -123,8 +122,90 @@ class ProvisionalRun(ArmRun):
         """Give up decisions of an arm; their loss was learned when they were charged."""
         self.take(position, count)
         self.ledger.expire_of(position, count)
-        if loss is not None:
+        if loss is None:
+            self.state = self.learner.expire(self.state, count)
+        else:
             self.ledger.learn(loss, count)
+
+
+MERGED_CELLS, MERGED_ARMS = 40_000, 500
+"""Numbers of the sums of arms that are merged and solved for at once, which takes 5 ms at most; and arms."""
+SAID_TOGETHER = 1_000
+"""Acts after which those counted so far count for half in what is known of features."""
+
+
+@dataclass(slots=True)
+class FeatureRun(ProvisionalRun):
+    """A session whose acts have the columns of a visitor, and whose events may bring them, or what a token has.
+
+    It need not have a default: then an act is charged with nothing.
+    """
+
+    learner: FeatureTsallis
+
+    @property
+    def encoder(self) -> Encoder:
+        """Makes columns of what is said of visitors."""
+        return cast("Encoder", self.params.encoder)
+
+    def merge_some(self) -> bool:
+        """Merge some fresh arms, if there are so many that all at the next act would take long; return if any were.
+
+        An act must follow.
+        """
+        kept = known(self.state)
+        at_once = min(max(MERGED_CELLS // (2 * kept.d * kept.d), 1), MERGED_ARMS)
+        if len(kept.fresh) <= at_once:
+            return False
+        self.state = self.state._replace(regressions=kept.opened(at_once))
+        return True
+
+    def act(self, eligible: base.IntArray | None = None, encoded: Encoded | None = None) -> ArmAction:
+        """Open the next slot, draw its arm for a visitor and charge it with the default loss, if there is one."""
+        if eligible is not None or self.arms.unpaused is not None:
+            eligible = self._eligible(eligible)
+        encoded = encoded or self.encoder.encode(None)
+        (x, missing, clipped), learner, ledger, n = encoded, self.learner, self.ledger, len(self.encoder.features)
+        slot = self._open_slot(self.draws, eligible)._replace(x=x)
+        said = [count // (1 + (ledger.said[0] >= SAID_TOGETHER)) for count in ledger.said]
+        for place in (0, *((1,) if missing else ()), *(2 + at for at in missing), *(2 + n + at for at in clipped)):
+            said[place] += 1
+        ledger.said = said
+        self.state, position = learner.draw(learner.open(self.state, slot), slot)
+        arm, p = self.arms.live[position], learner.distribution(self.state).item(position)
+        self._opened(self.slot, (position,))
+        visit = base.Visit(x, learner.ratios(self.state, position))
+        if (default := self.params.charged) is not None and not ledger.silent:
+            self.state = learner.heard(self.state, position, visit, default)
+        size = len(self.arms.live) if eligible is None else eligible.size
+        return ArmAction(self.slot, arm, p, size, visit)
+
+    def settle(self, event: ArmFeedback) -> None:
+        position = self.arms.positions[event.arm]
+        before = None if self.take(position, slot=event.signed_slot) else self.params.charged
+        if event.is_void:
+            self.ledger.void_of(position)
+        else:
+            self.ledger.settle_all((position,), (event.loss,), self.params.expiry)
+        loss = None if event.is_void else event.loss
+        self.state = self.learner.heard(self.state, position, event.visit or base.Visit(), loss, before)
+
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float], slot: int | None = None) -> None:
+        for arm, loss in zip(arms, losses, strict=True):
+            self.settle(ArmFeedback(arm, loss, signed_slot=slot))
+
+    def void(self, event: ArmFeedback) -> None:
+        self.settle(event)
+
+    def update(self, event: ArmFeedback, before: float) -> None:
+        self.ledger.correct(event.loss, before)
+        position, visit = self.arms.positions[event.arm], event.visit or base.Visit()
+        self.state = self.learner.heard(self.state, position, visit, event.loss, before)
+
+    def for_visitor(self, x: base.FloatArray) -> base.FloatArray:
+        """Return what an act for a visitor would draw from, shape (live arms,): it is 0 for paused arms."""
+        p = over(self.learner.for_visitor(self.state, x), self.arms.unpaused, uniform=True)
+        return np.asarray(p / p.sum())
 
 
 @dataclass(slots=True)
@@ -236,7 +317,7 @@ def start_run(params: Params) -> Run:
     """
     learner = params.learner.build()
     if params.encoder is not None:
-        learner = FeatureTsallis(params.learner.size, params.encoder.columns)
+        learner = FeatureTsallis(params.learner.size, params.encoder.columns, params.initial)
     second = Draws(params.seed, stream=1) if learner.second_stream else None
     draws, state, times = Draws(params.seed), learner.start(), ActTimes.of_session(params.expiry)
     if isinstance(learner, base.PointLearner):
@@ -254,7 +335,8 @@ def start_run(params: Params) -> Run:
     parts: Any = (params, learner, draws, second, ledger, state, times, (), control, arms)
     if isinstance(learner, base.SlotLearner):
         return SlotRun(*[*parts, OpenSlots()])
-    if isinstance(learner, FeatureTsallis):
+    if params.encoder is not None:
+        ledger.said = (0,) * (2 + 2 * len(params.encoder.features))
         return FeatureRun(*parts)
     if params.max_segments:
         if not isinstance(learner, base.PooledLearner):

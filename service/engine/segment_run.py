@@ -255,12 +255,6 @@ class SegmentRun(ArmRun):
         ArmRun.on_written(self, rows)
         self.segments = self.segments.written()
 
-    @property
-    def default(self) -> float | None:
-        """The loss that every act is charged with, on the learner's scale; None where none is."""
-        expiry = self.params.expiry
-        return expiry.loss if expiry is not None and expiry.provisional else None
-
     def current(self, name: str) -> KeptSegment | None:
         """Return a segment with the arms and at the time of this run; None where it is not kept."""
         kept = self.segments.get(name)
@@ -287,14 +281,14 @@ class SegmentRun(ArmRun):
         position = draw(p, slot.u)
         arm = self.arms.live[position]
         self._opened(self.slot, (position,))
-        if self.default is not None and not self.ledger.silent:
-            moment = self.layer.settle(moment, position, self.default, ends=0)
+        if (default := self.params.charged) is not None and not self.ledger.silent:
+            moment = self.layer.settle(moment, position, default, ends=0)
         self._keep(segment, kept.acted(slot.t, self.ledger.time), moment)
         n_eligible = len(self.arms.live) if eligible is None else eligible.size
         return ArmAction(self.slot, arm, float(p[position]), n_eligible)
 
     def settle(self, event: ArmFeedback) -> None:
-        kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.params.charged
         is_uncharged = self.take(position, slot=event.signed_slot)
         self.ledger.settle_all((position,), (event.loss,), self.params.expiry)
         if default is None or is_uncharged:
@@ -310,7 +304,7 @@ class SegmentRun(ArmRun):
         self._keep(event.segment, kept if kept is None else kept.corrected(event.loss, before), moment)
 
     def void(self, event: ArmFeedback) -> None:
-        kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.params.charged
         is_uncharged = self.take(position, slot=event.signed_slot)
         self.ledger.void_of(position)
         layer, moment = self.layer, self._moment(kept)

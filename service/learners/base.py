@@ -73,10 +73,6 @@ class Visit(NamedTuple):
     """How likely each expert made the arm that was drawn, relative to all; None: unknown."""
 
 
-SOMEBODY = Visit()
-"""A visitor of whom nothing is known."""
-
-
 class Slot(NamedTuple):
     """What is known when slot ``t`` opens."""
 

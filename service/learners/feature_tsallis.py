@@ -10,13 +10,17 @@ is proved.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+import struct
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from . import multiscale_state as rule
-from .base import FloatArray, InitialArm, IntArray, Slot, Visit
+from .base import FloatArray, InitialArm, IntArray, Rows, Slot, Visit
+from .features import UNIT, int16_of
 from .maths import over, spread, with_floor
 from .multiscale_state import EXPERTS, MEANS, State
 from .multiscale_tsallis import (
@@ -28,8 +32,359 @@ from .multiscale_tsallis import (
     MultiscaleTsallis,
     over_arms,
 )
-from .regressions import Regressions
 from .tsallis import mixture
+
+# -- Two ridge regressions of losses on features for each arm: one that remembers everything, and one that forgets.
+#
+# A regression knows its past as two sums of plays of its arm: G of x x', and c of x times the loss. What comes
+# while a slot is open is fresh: it is merged when the next one opens, or when a decision of the arm is taken back.
+# Then the arm is solved for, afresh from its sums: no inverse is updated, so nothing drifts. An arm's sums are one
+# row for each regression: the lower triangle of G, then c. What is fresh of it is one array: plays, what they and
+# other losses add to both rows, and what is added to c of each regression before that.
+
+RIDGE, MEMORY = 10.0, 400.0
+"""``MEMORY`` is in plays of an arm: after so many, the second regression keeps about a third of what it knew."""
+KEEP = np.array([[1.0], [1 - 1 / MEMORY]])
+MOST_LEVERAGE = 0.9
+
+
+class Layout(NamedTuple):
+    """Places of numbers in an arm's row, for some number of columns d."""
+
+    size: int
+    """d (d + 3)/2."""
+    factors: tuple[IntArray, IntArray]
+    """Of which two of x and, last, the loss each number is the product."""
+    square: IntArray
+    """Of G and, as the last column, c: shape (d, d + 1)."""
+    ridge: FloatArray
+
+
+@lru_cache(maxsize=64)
+def layout(d: int) -> Layout:
+    """Return the places of numbers for ``d`` columns."""
+    low, size = np.tril_indices(d), d * (d + 1) // 2
+    square = np.empty((d, d + 1), dtype=np.int64)
+    square[low] = square[low[::-1]] = np.arange(size)
+    square[:, d] = np.arange(size, size + d)
+    factors = np.append(low[0], np.arange(d)), np.append(low[1], np.full(d, d))
+    return Layout(size + d, factors, square, RIDGE * np.eye(d))
+
+
+# What an operation is: END fills a row up; UNKNOWN is added where no columns follow, which are the arm's mean then.
+END, OPEN, PLAY, MOVE, VOID, UNKNOWN = 0, 1, 2, 3, 4, 8
+MOST_OPERATIONS = 4_096
+"""In a log, after which it begins anew with a snapshot; and if it is as long as that."""
+ROW_BYTES = 2_048
+"""Bytes of operations from which on they are a row of their own. Those behind the last row stand in the state."""
+_HEAD, _STATE = struct.Struct("<BId"), struct.Struct("<qddII8s")
+"""Of an operation: what it is, the arm's position, a loss. Of a state: s, v, floor; rows, operations, mark."""
+MOST_ROWS, LARGEST, LARGEST_COUNT, LAST_SLOT = 2**20, 1e12, 2.0**53, 2**62
+"""No loss or sum of losses of an arm is so far from 0, and no arm has so many plays."""
+
+
+class Log(NamedTuple):
+    """Operations since a snapshot, which replay them to the bit.
+
+    They are bytes, one after another: ``_HEAD``, and columns as int16 but for the first, which is 1.
+    """
+
+    rows: Rows = ()
+    """The snapshot, empty if that is of no plays, and rows of operations; none while there is only ``tail``."""
+    tail: bytes = b""
+    """The operations behind them."""
+    size: int = 0
+    """All operations."""
+    mark: bytes = bytes(8)
+    """A digest of the rows, one after another: those of another state, or session, have another one."""
+
+    def with_row(self, row: FloatArray) -> Log:
+        """Return the log with one row more, and nothing behind it."""
+        return Log((*self.rows, row), b"", self.size, _marked(self.mark, row))
+
+
+def _marked(mark: bytes, row: FloatArray) -> bytes:
+    return blake2b(mark + row.tobytes(), digest_size=len(mark)).digest() if row.size else mark
+
+
+class Regressions(NamedTuple):
+    """The regressions of one session's arms, by position; replaced and never mutated."""
+
+    d: int
+    arms: Sequence[FloatArray]
+    """Of each the rows of both regressions, shape (2, d (d + 3)/2); none of a state that is still to be read."""
+    solved: FloatArray
+    """What solves them, shape (arms, 4, d): g and e of the first regression, then of the second."""
+    fresh: Mapping[int, FloatArray] = {}
+    log: Log = Log()
+    slots: int = 0
+    """s of the last open."""
+    spread: float = 0.0
+    """v of the last open."""
+    floor: float = 0.0
+    """The floor of the last open."""
+    advice: FloatArray | None = None
+    """What each expert advised in the open slot, shape (11, arms)."""
+    before: Regressions | None = None
+    """Of a state that is still to be read: those at hand, from which it may be possible to go on."""
+
+    @classmethod
+    def start(cls, n_arms: int, d: int, initial: Sequence[InitialArm] = ()) -> Regressions:
+        """Return those of a session before its first slot."""
+        arms, place = [np.zeros((2, layout(d).size))] * n_arms, layout(d).size - d
+        for arm in initial:
+            arms[arm.position] = row = np.zeros((2, layout(d).size))
+            row[:, 0] = arm.acts, min(arm.acts, MEMORY)
+            row[:, place] = row[:, 0] * arm.mean
+        return cls(d, arms, np.zeros((n_arms, 4, d))).solved_again([arm.position for arm in initial])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, about, but for rows."""
+        return self.solved.nbytes + len(self.arms) * 16 * layout(self.d).size
+
+    def predictions(self, x: FloatArray, mean: float) -> FloatArray:
+        """Return the loss that each regression expects of each arm, shape (visits, 2, arms), around the mean loss.
+
+        ``x`` are columns, shape (visits, d).
+        """
+        of_x = (x @ self.solved.reshape(-1, self.d).T).reshape(len(x), -1, 4).swapaxes(1, 2)
+        found: FloatArray = of_x[:, 0::2] - mean * of_x[:, 1::2]
+        found += mean
+        return found
+
+    def known_columns(self, position: int, x: FloatArray | None) -> FloatArray:
+        """Return columns, or if they are unknown the mean of those with which the arm was played, shape (d,)."""
+        if x is not None:
+            return x
+        first: FloatArray = self.arms[position][0, layout(self.d).square[:, 0]]
+        mean: FloatArray = first / first[0] if first[0] > 0 else np.eye(self.d)[0]
+        return mean
+
+    def leverages(self, positions: Sequence[int], x: FloatArray) -> FloatArray:
+        """Return x'(G + RIDGE I)^-1 x of both regressions, .9 at most: the weight of one play, (visits, 2)."""
+        ridged = self.squares(positions)[..., : self.d] + layout(self.d).ridge
+        found = np.linalg.solve(ridged, np.broadcast_to(x[:, None, :, None], (*ridged.shape[:3], 1)))[..., 0]
+        return cast("FloatArray", np.minimum((found * x[:, None]).sum(axis=-1), MOST_LEVERAGE))
+
+    def squares(self, positions: Sequence[int]) -> FloatArray:
+        """Return G and c of both regressions of some arms, shape (positions, 2, d, d + 1)."""
+        rows = np.array([self.arms[position] for position in positions])
+        squares: FloatArray = rows.take(layout(self.d).square, axis=-1)
+        return squares
+
+    def merged(self, positions: Sequence[int]) -> Regressions:
+        """Return them with what is new of some fresh arms in their sums, and those solved for."""
+        arms, fresh = list(self.arms), dict(self.fresh)
+        for position in positions:
+            arms[position] = _merged(arms[position], fresh.pop(position))
+        return Regressions(self.d, arms, self.solved, fresh, *self[4:]).solved_again(positions)
+
+    def solved_again(self, positions: Sequence[int]) -> Regressions:
+        """Return them with some arms solved for by their sums."""
+        if not positions:
+            return self
+        solved, squares = self.solved.copy(), self.squares(positions)
+        found = np.linalg.solve(squares[..., : self.d] + layout(self.d).ridge, squares[..., :: -self.d])
+        solved[positions] = found.swapaxes(-1, -2).reshape(-1, 4, self.d)
+        return Regressions(self.d, self.arms, solved, *self[3:])
+
+    def opened(self, most: int | None = None) -> Regressions:
+        """Merge all fresh arms, as a slot opens; or right before that, ``most`` of them."""
+        return self.merged(list(self.fresh)[:most]).noted(bytes([OPEN])) if self.fresh else self
+
+    def told(self, position: int, x: FloatArray | None, loss: float, plays: int) -> Regressions:
+        """Return them after a play of an arm with its loss, or after its loss changed.
+
+        Parameters
+        ----------
+        position : of the arm
+        x : columns of the decision; None: unknown
+        loss : on the learner's scale; with ``plays`` 0 what it is more than the one learned before
+        plays : 1, or 0
+        """
+        head = _HEAD.pack((PLAY if plays else MOVE) | (UNKNOWN if x is None else 0), position, loss)
+        data = head if x is None else head + int16_of(x).tobytes()
+        new = _told(self.fresh.get(position), self.known_columns(position, x), loss, plays)
+        return Regressions(self.d, self.arms, self.solved, {**self.fresh, position: new}, *self[4:]).noted(data)
+
+    def taken_back(self, position: int, x: FloatArray | None, default: float, mean: float) -> Regressions:
+        """Return them after a play charged with the default loss, as if it had had the loss that they expect.
+
+        That is without this play. G keeps the play: taking x x' out could break G for an x that never was.
+        """
+        known = self.known_columns(position, x)[None]
+        kept = self.merged([position]) if position in self.fresh else self
+        h, y = kept.leverages([position], known)[0], kept.predictions(known, mean)[0, :, position]
+        gone = np.multiply.outer((y - h * default) / (1 - h) - default, known[0]).ravel()
+        fresh = {**kept.fresh, position: _taken_back(gone)}
+        return kept._replace(fresh=fresh).noted(_HEAD.pack(VOID, position, default) + gone.tobytes())
+
+    def with_arms(self, kept: Sequence[int], count: int) -> Regressions:
+        """Return them with the arms at some positions, which ascend, and new ones behind; their log begins anew."""
+        arms = [*(self.arms[place] for place in kept), *[np.zeros((2, layout(self.d).size))] * count]
+        fresh = {place: self.fresh[before] for place, before in enumerate(kept) if before in self.fresh}
+        solved = np.concatenate((self.solved[list(kept)], np.zeros((count, 4, self.d))))
+        changed = Regressions(self.d, arms, solved, fresh, Log(), *self[5:8])
+        return changed._replace(log=Log().with_row(changed.snapshot()))
+
+    # The log of what changed them.
+
+    def noted(self, operation: bytes) -> Regressions:
+        """Return them with an operation, whose effect they have already, in their log."""
+        rows, tail, size, mark = self.log
+        log = Log(rows, tail + operation, size + 1, mark)
+        if len(log.tail) >= ROW_BYTES:
+            row = np.frombuffer(log.tail + bytes(-len(log.tail) % 8), "<f8")
+            log = Log(rows or (np.zeros(0),), b"", size + 1, mark).with_row(row)
+            longest = 16 * len(self.arms) * layout(self.d).size
+            if log.size >= MOST_OPERATIONS or ROW_BYTES * (len(log.rows) - 1) >= longest:
+                log = Log().with_row(self.snapshot())
+        return Regressions(
+            self.d, self.arms, self.solved, self.fresh, log, *self[5:]
+        )  # `_replace` would take twice the time.
+
+    def snapshot(self) -> FloatArray:
+        """Return one array: how many arms are fresh, all sums, and positions of fresh arms and what is fresh."""
+        fresh = [each for place, new in self.fresh.items() for each in ([float(place)], new)]
+        return np.concatenate([[float(len(self.fresh))], np.concatenate(self.arms).ravel(), *fresh])
+
+    def encoded(self) -> bytes:
+        """Return what a state has of them: what is not in rows, or follows from these."""
+        log = self.log
+        return _STATE.pack(*self[5:8], len(log.rows), log.size, log.mark) + log.tail
+
+    def read(self, data: bytes, n_arms: int) -> Regressions:
+        """Read what ``encoded`` returned, to be ``replayed``; ValueError, struct.error for what is none."""
+        slots, v, floor, n_rows, size, mark = _STATE.unpack_from(data)
+        if not (0 <= slots <= LAST_SLOT and 0 <= v < math.inf and 0 <= floor < 1 and n_rows <= MOST_ROWS):
+            raise ValueError("not the regressions of a session")
+        log = Log((np.zeros(0),) * n_rows, data[_STATE.size :], size, mark)
+        before = self if self.arms else self.before
+        return Regressions(self.d, (), np.zeros((n_arms, 4, self.d)), {}, log, slots, v, floor, None, before)
+
+    def replayed(self, rows: Rows, start: Regressions) -> Regressions:
+        """Return the regressions that rows, and the operations behind them, lead to.
+
+        Parameters
+        ----------
+        rows : a snapshot and operations, as ``log.rows``
+        start : those of the session before its first slot
+
+        Raises
+        ------
+        ValueError, IndexError, OverflowError, struct.error
+            for what ``noted`` did not make.
+        """
+        marks, d = [Log().mark], self.d
+        for row in rows:
+            marks.append(_marked(marks[-1], row))
+        if marks[-1] != self.log.mark:
+            raise ValueError("not the rows of this session")
+        for known in (self.before or start, start):
+            n_known, tail = len(known.log.rows), known.log.tail
+            data = b"".join([*(row.tobytes() for row in rows[max(n_known, 1) :]), self.log.tail])
+            is_of_start = n_known or not rows or not rows[0].size
+            if is_of_start and known.log.mark in marks[n_known : n_known + 1] and data.startswith(tail):
+                break
+        else:
+            known = _of_snapshot(rows[0], len(self.solved), d)
+            data = b"".join([*(row.tobytes() for row in rows[1:]), self.log.tail])
+        arms, fresh, count, at = list(known.arms), dict(known.fresh), known.log.size, len(known.log.tail)
+        changed = set[int]()
+        while at < len(data):
+            kind = data[at]
+            count += kind != END
+            if kind in (END, OPEN):
+                merged, at = [*fresh] if kind == OPEN else [], at + 1
+            else:
+                _, position, loss = _HEAD.unpack_from(data, at)
+                at += _HEAD.size
+                merged = [position] if kind == VOID and position in fresh else []
+            for place in merged:
+                arms[place] = _merged(arms[place], fresh.pop(place))
+            changed.update(merged)
+            if kind == VOID:
+                gone = np.frombuffer(data, "<f8", 2 * d, at)
+                fresh[position], at = _taken_back(gone), at + gone.nbytes
+            elif kind not in (END, OPEN):
+                x = None
+                if not kind & UNKNOWN:
+                    x, at = np.append(1.0, np.frombuffer(data, "<i2", d - 1, at) / UNIT), at + 2 * (d - 1)
+                x = Regressions(d, arms, self.solved).known_columns(position, x)
+                if kind & ~UNKNOWN not in (PLAY, MOVE) or not (abs(loss) <= LARGEST and abs(x).max() <= 1):
+                    raise ValueError("not an operation")
+                fresh[position] = _told(fresh.get(position), x, loss, int(kind & ~UNKNOWN == PLAY))
+        if count != self.log.size or len(arms) != len(self.solved) or max(fresh, default=0) >= len(arms):
+            raise ValueError("not the operations of this session")
+        log = self.log._replace(rows=rows)
+        found = Regressions(d, arms, known.solved, fresh, log, *self[5:8]).solved_again(sorted(changed))
+        if not all(np.isfinite(each).all() for each in (found.solved, *arms, *fresh.values())):
+            raise ValueError("numbers that are infinite or NaN")
+        return found
+
+    def is_sound(self) -> bool:
+        """Return whether the sums can be of plays and their losses, and can be solved."""
+        squares = self.opened().squares(range(len(self.arms)))
+        products, plays = squares[..., : self.d], squares[..., :1, :1]
+        if not (plays.min() >= 0 and plays.max() <= LARGEST_COUNT and abs(squares[..., self.d]).max() <= LARGEST):
+            return False
+        try:
+            np.linalg.cholesky(products + layout(self.d).ridge)
+        except np.linalg.LinAlgError:
+            return False
+        return bool((abs(products) <= plays * (1 + 1e-9)).all())
+
+
+def _of_snapshot(row: FloatArray, n_arms: int, d: int) -> Regressions:
+    """Return what ``snapshot`` was made of."""
+    size = layout(d).size
+    end, of_fresh = 1 + 2 * n_arms * size, 2 + size + 2 * d
+    arms, fresh = list(row[1:end].reshape(n_arms, 2, size)), row[end:].reshape(int(row[0]), of_fresh)
+    if not set(fresh[:, 0].tolist()) <= set(range(n_arms)) or not (fresh[:, 1] >= 0).all():
+        raise ValueError("not a snapshot of this session")
+    new = {int(each[0]): each[1:] for each in fresh}
+    return Regressions(d, arms, np.zeros((n_arms, 4, d)), new).solved_again(range(n_arms))
+
+
+# -- Steps of one arm.
+
+
+def _told(fresh: FloatArray | None, x: FloatArray, loss: float, plays: int) -> FloatArray:
+    (size, factors, *_), d = layout(len(x)), len(x)
+    new = np.zeros(1 + size + 2 * d) if fresh is None else fresh.copy()
+    if plays:
+        both = np.empty(d + 1)
+        both[:d], both[d] = x, loss
+        new[0] += 1
+        new[1 : 1 + size] += both[factors[0]] * both[factors[1]]
+    else:
+        new[1 + size - d : 1 + size] += x * loss
+    return new
+
+
+def _taken_back(gone: FloatArray) -> FloatArray:
+    """Return an arm with nothing new but what is added to c of both regressions, shape (2 d,)."""
+    return np.concatenate((np.zeros(1 + layout(gone.size // 2).size), gone))
+
+
+def _merged(sums: FloatArray, fresh: FloatArray) -> FloatArray:
+    size, merged = sums.shape[1], sums.copy()
+    gone = fresh[1 + size :].reshape(2, -1)
+    merged[:, -gone.shape[1] :] += gone
+    merged *= _kept(fresh.item(0))
+    merged += fresh[1 : 1 + size]
+    return merged
+
+
+@lru_cache(maxsize=64)
+def _kept(plays: float) -> FloatArray:
+    """Return the share of its sums that each regression keeps if so many plays are new, shape (2, 1)."""
+    kept: FloatArray = KEEP**plays
+    return kept
+
+
+# -- The learner.
 
 RATES = np.array([[1.0], [8.0]])
 """By how much each of a regression's two experts trusts gaps between the losses that it expects."""
@@ -42,38 +397,39 @@ LARGEST_RATIO = 60_000.0
 
 
 class FeatureTsallis(MultiscaleTsallis):
-    """A learner of one run, whose slots have columns of a visitor, and whose events may have them."""
+    """A learner of one run, whose slots have columns of a visitor, and whose events may have them.
+
+    Parameters
+    ----------
+    n_arms : of the session before its first slot
+    n_columns : d
+    initial : means of arms that are known before it, as for ``warmed``
+    """
 
     mixture_share: ClassVar = 0.25
     costs: ClassVar = (*COSTS, *(3.0,) * GAPS)
 
-    def __init__(self, n_arms: int, n_columns: int) -> None:
+    def __init__(self, n_arms: int, n_columns: int, initial: Sequence[InitialArm] = ()) -> None:
         super().__init__(n_arms)
-        self.n_columns = n_columns
+        self.begun = Regressions.start(n_arms, n_columns, initial)
 
     def start(self) -> State:
         state, n, none = super().start(), len(self.costs), np.zeros(len(self.costs))
         even = np.full((MEANS, self.n_arms), 1 / self.n_arms)
-        kept = Regressions.start(self.n_arms, self.n_columns)
         weights = np.full(n, 1 / n)
-        return state._replace(pools=even, mixture_sums=none, mixture_units=none, weights=weights, regressions=kept)
-
-    def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        state, kept = super().warmed(state, initial), known(state)
-        for arm in initial:
-            kept = kept.warmed(arm.position, arm.acts, arm.mean)
-        return state._replace(regressions=kept)
+        return state._replace(
+            pools=even, mixture_sums=none, mixture_units=none, weights=weights, regressions=self.begun
+        )
 
     def open(self, state: State, slot: Slot) -> State:
         kept, eligible = known(state).opened(), slot.eligible
         state = self._solved_for(state, slot)
         slots, v = max(state.t - state.dropped, state.events), rule.variance(state)
         every = advice = over_arms(state, None)
-        x = kept.mean_columns(0) if slot.x is None else slot.x
-        expected, n_arms = kept.predictions(x, state.shift), every.shape[-1]
+        (expected,), n_arms = kept.predictions(kept.known_columns(0, slot.x)[None], state.shift), every.shape[-1]
         if eligible is not None and eligible.size < n_arms:
-            advice = over_arms(state, eligible)
             gaps = spread(gap_weighted(expected[:, eligible], slots, v), eligible, n_arms)
+            advice = over_arms(state, eligible)
         else:
             gaps = gap_weighted(expected, slots, v)
         advice = np.concatenate((advice, gaps))
@@ -82,7 +438,7 @@ class FeatureTsallis(MultiscaleTsallis):
         pool = state.shown * weight
         pool += drawn
         pool *= 1 / (weight + 1)
-        kept = Regressions(*kept[:7], slots, v, slot.floor, advice)
+        kept = Regressions(*kept[:5], slots, v, slot.floor, advice)
         return State(state.sums, state.p, every[:MEANS], pool, *state[4:19], drawn, kept)
 
     def ratios(self, state: State, arm: int) -> tuple[float, ...]:
@@ -90,68 +446,69 @@ class FeatureTsallis(MultiscaleTsallis):
         advice, drawn = known(state).advice, state.drawn
         if advice is None or drawn is None:
             raise ValueError("no arm was just drawn")
-        found = np.minimum(advice[:, arm] / drawn[arm], LARGEST_RATIO).astype(np.float16)
+        found = np.minimum(advice[:, arm] / drawn.item(arm), LARGEST_RATIO).astype(np.float16)
         return cast("tuple[float, ...]", tuple(found.tolist()))
 
-    def advice(self, state: State, x: FloatArray, left_out: tuple[int, float] | None = None) -> FloatArray:
-        """Return what each expert would advise of all arms for a visitor, shape (11, arms), as of the last open.
+    def likely_ratios(
+        self, state: State, told: Sequence[tuple[int, FloatArray | None, float | None]]
+    ) -> FloatArray:
+        """Return about the ratios that acts had whose events bring none, shape (events, 11).
 
-        ``left_out`` is an arm, and the loss of a decision of it with these columns that the regressions hold: the
-        arm's predicted loss is without it.
+        ``told`` has of each event its arm, its columns if it brings these, and the loss that the regressions hold
+        for its decision already, if they do: the arm's predicted loss is without it.
         """
-        kept = known(state)
+        kept, arms, at = known(state), [arm for arm, *_ in told], np.arange(len(told))
+        if not state.mixture_units.any():
+            return np.zeros((len(told), len(self.costs)))
+        x = np.array([kept.known_columns(arm, columns) for arm, columns, _ in told])
         expected = kept.predictions(x, state.shift)
-        if left_out is not None:
-            arm, loss = left_out
-            weight = kept.leverages(arm, x)
-            expected[:, arm] += weight / (1 - weight) * (expected[:, arm] - loss)
-        return np.concatenate((state.pools, state.p, gap_weighted(expected, kept.slots, kept.spread)))
+        if held := [place for place, (*_, loss) in enumerate(told) if loss is not None]:
+            weight, losses = kept.leverages([arms[place] for place in held], x[held]), [told[n][2] for n in held]
+            own = expected[held, :, [arms[place] for place in held]]
+            own += weight / (1 - weight) * (own - np.array(losses)[:, None])
+            expected[held, :, [arms[place] for place in held]] = own
+        gaps = gap_weighted(expected, kept.slots, kept.spread)[at, :, arms]
+        advice = np.concatenate((state.pools[:, arms].T, state.p[:, arms].T, gaps), axis=1)
+        likely = (1 - kept.floor) * (advice @ state.weights) + kept.floor / len(kept.arms)
+        found: FloatArray = advice / likely[:, None]
+        return found
 
     def for_visitor(self, state: State, x: FloatArray) -> FloatArray:
         """Return the distribution over all arms for a visitor's columns, shape (arms,), without opening a slot."""
-        return with_floor(mixture(state.weights, self.advice(state, x)), known(state).floor, None)
+        kept = known(state)
+        gaps = gap_weighted(kept.predictions(x[None], state.shift)[0], kept.slots, kept.spread)
+        return with_floor(mixture(state.weights, np.concatenate((state.pools, state.p, gaps))), kept.floor)
 
-    def _ratios_of(self, state: State, arm: int, visit: Visit, learned: float | None) -> tuple[float, ...] | None:
-        """Return the ratios that an event brings, or about those that its act had.
+    def heard(self, state: State, arm: int, visit: Visit, loss: float | None, before: float | None = None) -> State:
+        """Learn what became of a decision, and from what is known of its visitor.
 
         Parameters
         ----------
-        state : before the event
+        state : of the open slot
         arm : its position
         visit : what the event says
-        learned : the loss that the regressions hold for its decision already; None if they hold none
+        loss : None if the decision was never shown
+        before : the loss that was learned for it; None: none was
         """
-        if visit.ratios is not None or not state.mixture_units.any():
-            return visit.ratios or (0.0,) * len(self.costs)
-        kept = known(state)
-        x = kept.mean_columns(arm) if visit.x is None else visit.x
-        advice = self.advice(state, x, None if learned is None else (arm, learned))[:, arm]
-        likely = (1 - kept.floor) * (state.weights @ advice) + kept.floor / len(kept.arms)
-        return tuple((advice / likely).tolist())
-
-    def told(self, state: State, arm: int, loss: float, visit: Visit) -> State:
-        """Learn from a decision's loss, as ``settle`` does, and from what is known of its visitor."""
-        ratios = self._ratios_of(state, arm, visit, None)
-        state = State(*state[:20], known(state).told(arm, visit.x, loss, 1))
-        return rule.learned(state, arm, loss, LARGEST_FALL, 1, state.shown.item(arm), ratios)
-
-    def told_better(self, state: State, arm: int, loss: float, before: float, visit: Visit) -> State:
-        """Learn a loss in the place of another one, as ``correct`` does."""
-        ratios = self._ratios_of(state, arm, visit, before)
-        state = State(*state[:20], known(state).told(arm, visit.x, loss - before, 0))
-        return rule.corrected(state, arm, loss, before, LARGEST_CORRECTION, state.shown.item(arm), ratios)
-
-    def taken_back(self, state: State, arm: int, default: float, visit: Visit) -> State:
-        """Take back a decision that was charged with the default, as ``uncharge`` does."""
-        ratios = self._ratios_of(state, arm, visit, default)
-        state = State(*state[:20], known(state).taken_back(arm, visit.x, default, state.shift))
-        return rule.uncharged(state, arm, default, LARGEST_FALL, state.shown.item(arm), ratios)
+        kept, divisor = known(state), state.shown.item(arm)
+        ratios = visit.ratios or tuple(self.likely_ratios(state, [(arm, visit.x, before)])[0].tolist())
+        if loss is not None and before is not None:
+            state = _with(state, kept.told(arm, visit.x, loss - before, 0))
+            return rule.corrected(state, arm, loss, before, LARGEST_CORRECTION, divisor, ratios)
+        if loss is not None:
+            state = _with(state, kept.told(arm, visit.x, loss, 1))
+            return rule.learned(state, arm, loss, LARGEST_FALL, 1, divisor, ratios)
+        if before is not None:
+            state = _with(state, kept.taken_back(arm, visit.x, before, state.shift))
+            return rule.uncharged(state, arm, before, LARGEST_FALL, divisor, ratios)
+        return self.void(state, arm)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        return super().remove_arms(state, positions)._replace(regressions=known(state).without(positions))
+        kept = np.delete(np.arange(state.p.shape[-1]), positions).tolist()
+        return _with(super().remove_arms(state, positions), known(state).with_arms(kept, 0))
 
     def add_arms(self, state: State, count: int) -> State:
-        return super().add_arms(state, count)._replace(regressions=known(state).with_more(count))
+        return _with(super().add_arms(state, count), known(state).with_arms(range(state.p.shape[-1]), count))
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
         """Return the pool: the mean, over outstanding decisions, of the distributions that they were drawn from."""
@@ -165,7 +522,11 @@ def known(state: State) -> Regressions:
     """Return the regressions of a state with features."""
     if state.regressions is None:
         raise ValueError("a state without features")
-    return state.regressions
+    return cast("Regressions", state.regressions)
+
+
+def _with(state: State, kept: Regressions) -> State:
+    return State(*state[:20], kept)
 
 
 def gap_weighted(expected: FloatArray, slots: int, v: float) -> FloatArray:
@@ -173,23 +534,22 @@ def gap_weighted(expected: FloatArray, slots: int, v: float) -> FloatArray:
 
     Parameters
     ----------
-    expected : loss of each arm by both regressions, shape (2, arms)
+    expected : loss of each arm by both regressions, shape (..., 2, arms)
     slots : s
     v : variance of losses
 
     Returns
     -------
-    shape (4, arms): of the first regression with both rates, then of the second
+    shape (..., 4, arms): of the first regression with both rates, then of the second
     """
-    size = expected.shape[1]
+    *lead, _, size = expected.shape
     if not v > 0:
-        return np.full((GAPS, size), 1 / size)
-    gaps, unit = expected - np.minimum.reduce(expected, axis=1, keepdims=True), math.sqrt(v)
-    p: FloatArray = gaps[:, None, :] * (math.sqrt(slots * size) / unit * RATES)
+        return np.full((*lead, GAPS, size), 1 / size)
+    gaps, unit = expected - np.minimum.reduce(expected, axis=-1, keepdims=True), math.sqrt(v)
+    p: FloatArray = gaps[..., None, :] * (math.sqrt(slots * size) / unit * RATES)
     p += size
     np.divide(1.0, p, out=p)
     # The first of the best arms, at 1/size so far, gets what is left.
-    left = 1 - np.add.reduce(p, axis=2)
-    for of_one, rest, best in zip(p, left, (gaps <= TIED * unit).argmax(axis=1).tolist(), strict=True):
-        of_one[:, best] += rest
-    return p.reshape(GAPS, size)
+    flat, best = p.reshape(-1, size), (gaps <= TIED * unit).argmax(axis=-1).repeat(RATES.size)
+    flat[np.arange(len(flat)), best] += 1 - np.add.reduce(flat, axis=-1)
+    return flat.reshape(*lead, GAPS, size)

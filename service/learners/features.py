@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from ..errors import FieldError, FieldValueError, InvalidRequestError
 from .base import FloatArray, Posted, Visit
-from .regressions import MOST_COLUMNS, UNIT, int16_of, of_int16
 from .specs import Finite, Whole
 
 # -- Features as clients declare them.
 
-MAX_FEATURES = 64
+MOST_COLUMNS = MAX_FEATURES = 64
 MAX_NAME = 64
 MAX_VALUE_BYTES = 128
 """Of a category's value."""
@@ -36,6 +35,8 @@ def _is_range(given: list[float]) -> list[float]:
     return given
 
 
+Columns = tuple[Sequence[int], bool]
+LARGEST_FLOAT = float(np.finfo(float).max)
 Range = Annotated[list[Finite], Field(min_length=2, max_length=2), AfterValidator(_is_range)]
 
 
@@ -58,28 +59,33 @@ _Values = Annotated[
 ]
 
 
-class _Declared(Posted):
-    @property
-    def columns(self) -> int:
-        """Number of columns."""
-        return 1
-
-
-class NumberFeature(_Declared):
+class NumberFeature(Posted):
     """A number, in one column."""
 
     kind: Literal["number"]
     range: Range
     """The numbers that become -1 and 1; those outside are clipped."""
+    columns: ClassVar = 1
+
+    def encoded(self, name: str, value: Any) -> Columns:  # noqa: ARG002 - as categories do
+        """Return columns in units of 2^-14, and whether any number is outside of its range; or a ValueError."""
+        return _scaled([value], self.range, "a finite number")
 
 
-class BooleanFeature(_Declared):
+class BooleanFeature(Posted):
     """True or false, in one column."""
 
     kind: Literal["boolean"]
+    columns: ClassVar = 1
+
+    def encoded(self, name: str, value: Any) -> Columns:  # noqa: ARG002 - as categories do
+        """Return what ``NumberFeature.encoded`` does."""
+        if type(value) is not bool:
+            raise ValueError("true or false")
+        return [UNIT if value else -UNIT], False
 
 
-class CategoryFeature(_Declared):
+class CategoryFeature(Posted):
     """One of several texts, in a column for each: of values that are known, or any, hashed to buckets."""
 
     kind: Literal["category"]
@@ -94,10 +100,22 @@ class CategoryFeature(_Declared):
 
     @property
     def columns(self) -> int:
-        return len(self.values) if self.values is not None else self.buckets or 0
+        """Number of columns."""
+        return self.buckets or len(self.values or ())
+
+    def encoded(self, name: str, value: Any) -> Columns:
+        """Return what ``NumberFeature.encoded`` does; all 0 of a value that is not among those declared."""
+        if type(value) is not str or not _fits(value):
+            raise ValueError(f"a text of at most {MAX_VALUE_BYTES} bytes")
+        if self.values is not None:
+            return [UNIT * (value == known) for known in self.values], False
+        digest = blake2b(b"\0".join((name.encode(), value.encode())), digest_size=8).digest()
+        columns = [0] * self.columns
+        columns[int.from_bytes(digest, "little") % self.columns] = UNIT
+        return columns, False
 
 
-class VectorFeature(_Declared):
+class VectorFeature(Posted):
     """Several numbers, an embedding say, in a column for each."""
 
     kind: Literal["vector"]
@@ -107,7 +125,29 @@ class VectorFeature(_Declared):
 
     @property
     def columns(self) -> int:
+        """Number of columns."""
         return self.length
+
+    def encoded(self, name: str, value: Any) -> Columns:  # noqa: ARG002 - as categories do
+        """Return what ``NumberFeature.encoded`` does."""
+        text = f"a list of {self.length} finite numbers"
+        if type(value) is not list or len(value) != self.length:
+            raise ValueError(text)
+        return _scaled(value, self.range, text)
+
+
+def _scaled(values: Sequence[Any], within: Sequence[float], text: str) -> Columns:
+    low, high = within
+    size, columns, is_outside = high - low, list[int](), False
+    for value in values:
+        if type(value) is not float and (type(value) is not int or abs(value) > LARGEST_FLOAT):
+            raise ValueError(text)
+        if not -math.inf < value < math.inf:
+            raise ValueError(text)
+        share = 2 * (value - low) / size - 1
+        columns.append(round((share if share < 1 else 1) * UNIT) if share > -1 else -UNIT)
+        is_outside = is_outside or not low <= value <= high
+    return columns, is_outside
 
 
 Feature = Annotated[NumberFeature | BooleanFeature | CategoryFeature | VectorFeature, Field(discriminator="kind")]
@@ -141,15 +181,33 @@ def columns_of(features: Mapping[str, Any]) -> int:
 # -- What is said of a visitor, as columns.
 
 
+UNIT = 2**14
+"""Columns are multiples of its inverse, in [-1, 1]."""
+COLUMN = np.dtype("<i2")
+
+
+def int16_of(x: FloatArray) -> Any:
+    """Return columns, shape (d,), but for the first in units of 2^-14, shape (d - 1,)."""
+    return (x[1:] * UNIT).astype(COLUMN)
+
+
+def of_int16(columns: Any) -> FloatArray:
+    """Return columns of what ``int16_of`` returns of them."""
+    x = np.empty(len(columns) + 1)
+    x[0] = 1.0
+    np.divide(columns, UNIT, out=x[1:])
+    return x
+
+
 class Encoded(NamedTuple):
     """A visitor's columns, and what became of the features."""
 
     x: FloatArray
     """Shape (d,)."""
-    missing: Sequence[str] = ()
-    """Names that were not said."""
-    clipped: Sequence[str] = ()
-    """Names with a number outside of its range."""
+    missing: Sequence[int] = ()
+    """Places of the features that were not said."""
+    clipped: Sequence[int] = ()
+    """Places of those with a number outside of its range."""
 
 
 class Encoder:
@@ -162,17 +220,6 @@ class Encoder:
 
     def __init__(self, features: Mapping[str, Any]) -> None:
         self.features, self.columns = features, columns_of(features)
-        self.places = {name: place for place, name in enumerate(features)}
-        """By name, its place among them."""
-        self._starts, at = dict[str, int](), 1
-        for name, feature in features.items():
-            self._starts[name] = at
-            at += feature.columns
-        self._values = {
-            name: {value: place for place, value in enumerate(feature.values)}
-            for name, feature in features.items()
-            if isinstance(feature, CategoryFeature) and feature.values is not None
-        }
 
     def encode(self, said: Mapping[str, Any] | None) -> Encoded:
         """Return the columns of what is said of a visitor; any feature may be missing, or null.
@@ -182,90 +229,31 @@ class Encoder:
         InvalidRequestError
             naming the first feature that was not declared, or is of a wrong type. What was said is in no message.
         """
-        columns, missing, clipped, said = [0] * self.columns, list[str](), list[str](), said or {}
-        columns[0] = UNIT
+        columns, missing, clipped, said = list[int](), list[int](), list[int](), said or {}
         for name in said:
             if name not in self.features:
                 text = "the session declares no such feature"
                 field = f"features.{name[:MAX_NAME]}"
                 raise InvalidRequestError.of_all([FieldError(field, text, logged_as="features")])
-        for name, at in self._starts.items():
-            value, feature = said.get(name), self.features[name]
-            if value is None:
-                missing.append(name)
+        for place, (name, feature) in enumerate(self.features.items()):
+            if (value := said.get(name)) is None:
+                missing.append(place)
+                columns += [0] * feature.columns
                 continue
             try:
-                if isinstance(feature, CategoryFeature):
-                    if (place := self._place(name, feature, value)) is not None:
-                        columns[at + place] = UNIT
-                elif isinstance(feature, BooleanFeature):
-                    columns[at] = UNIT if _checked(value, bool, "true or false") else -UNIT
-                elif isinstance(feature, NumberFeature):
-                    columns[at], is_outside = _scaled(value, feature.range)
-                    if is_outside:
-                        clipped.append(name)
-                else:
-                    columns[at : at + feature.length], is_outside = _all_scaled(value, feature)
-                    if is_outside:
-                        clipped.append(name)
+                found, is_outside = feature.encoded(name, value)
             except ValueError as error:
                 raise InvalidRequestError.of(f"features.{name}", f"must be {error}") from None
+            columns += found
+            if is_outside:
+                clipped.append(place)
         return Encoded(of_int16(columns), missing, clipped)
-
-    def _place(self, name: str, feature: CategoryFeature, value: Any) -> int | None:
-        """Return the place of a category's value among its columns; None of one that is not among its values."""
-        text = f"a text of at most {MAX_VALUE_BYTES} bytes"
-        if not _fits(_checked(value, str, text)):
-            raise ValueError(text)
-        if feature.buckets is None:
-            return self._values[name].get(value)
-        digest = blake2b(b"\0".join((name.encode(), value.encode())), digest_size=8).digest()
-        return int.from_bytes(digest, "little") % feature.buckets
-
-
-def _checked(value: Any, kind: type, what: str) -> Any:
-    if type(value) is not kind:
-        raise ValueError(what)
-    return value
-
-
-def _scaled(value: Any, of: Sequence[float]) -> tuple[int, bool]:
-    """Return a number as a column, in units of 2^-14, and whether it is outside of its range."""
-    if type(value) is not float and type(value) is not int:
-        raise ValueError("a number")
-    low, high = of
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError("a finite number")
-    share = 2 * (number - low) / (high - low) - 1
-    return round(min(max(share, -1.0), 1.0) * UNIT), not low <= number <= high
-
-
-def _all_scaled(value: Any, feature: VectorFeature) -> tuple[list[int], bool]:
-    """Return what ``_scaled`` returns of each number of a vector, and whether any is outside: the same bits."""
-    if type(value) is not list or len(value) != feature.length or not set(map(type, value)) <= {int, float}:
-        raise ValueError(f"a list of {feature.length} numbers")
-    low, high = feature.range
-    try:
-        numbers = np.array(value, dtype=np.float64)
-    except OverflowError:
-        numbers = np.array([math.inf])
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"a list of {feature.length} finite numbers")
-    with np.errstate(over="ignore"):
-        shares = 2 * (numbers - low) / (high - low) - 1
-    scaled = np.rint(np.minimum(np.maximum(shares, -1.0), 1.0) * UNIT)
-    return scaled.astype(int).tolist(), bool(((numbers < low) | (numbers > high)).any())
 
 
 # -- What a token carries for the feedback of its decision: columns that are not 0, and the act's ratios.
 
 RATIOS = 11
 _RATIO = np.dtype("<f2")
-_COLUMN = np.dtype("<i2")
 
 
 def tail_of(visit: Visit) -> bytes:
@@ -287,10 +275,9 @@ def visit_of(tail: bytes, n_columns: int) -> Visit | None:
         return None
     ratios = np.frombuffer(tail, _RATIO, RATIOS).astype(np.float64)
     present = np.unpackbits(np.frombuffer(tail, np.uint8, end - start, start))
-    is_whole = len(tail) == end + _COLUMN.itemsize * int(present.sum()) and not present[n_columns - 1 :].any()
+    is_whole = len(tail) == end + COLUMN.itemsize * int(present.sum()) and not present[n_columns - 1 :].any()
     if not is_whole or not (np.isfinite(ratios).all() and ratios.min() >= 0):
         return None
-    columns = np.zeros(n_columns, dtype=np.int64)
-    columns[0] = UNIT
-    columns[1:][present[: n_columns - 1] == 1] = np.frombuffer(tail, _COLUMN, offset=end)
-    return Visit(of_int16(columns), tuple(ratios.tolist())) if abs(columns).max() <= UNIT else None
+    columns = np.zeros(n_columns - 1, dtype=np.int64)
+    columns[present[: n_columns - 1] == 1] = np.frombuffer(tail, COLUMN, offset=end)
+    return Visit(of_int16(columns), tuple(ratios.tolist())) if abs(columns).max(initial=0) <= UNIT else None

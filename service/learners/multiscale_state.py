@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .base import FixedArray, FloatArray, Rows
-from .regressions import Regressions
 from .tsallis import column
 
 MEAN_MEMORY = np.array([math.inf, 2000.0])
@@ -78,9 +77,9 @@ class State(NamedTuple):
     """M, the largest of these squares."""
     drawn: FloatArray | None = None
     """The distribution that the open slot's arm is drawn from, shape (..., n_arms)."""
-    regressions: Regressions | None = None
-    """In sessions with features. There ``pools`` has the first three experts' distributions over all arms, shape
-    (3, n_arms), and ``shown`` the pool of the mixture, of 11 experts."""
+    regressions: Any = None
+    """Those of ``feature_tsallis``, in sessions with features. There ``pools`` has the first three experts'
+    distributions over all arms, shape (3, n_arms), and ``shown`` the pool of the mixture, of 11 experts."""
 
 
 def variance(state: State) -> Any:

@@ -215,7 +215,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Run:
     state, name = run.state, codec.rows_field(run.state.__class__)
     with foreign("the rows of this state"):
         state = state if name is None else state._replace(**{name: rows})
-        state = codec.replayed(state, rows) if codec.is_unread(state) else state
+        state = codec.replayed(state, rows, run.learner) if codec.is_unread(state) else state
     found: dict[str, Any] = {"state": state, "act_times": times, "stored_rows": rows, "control": of_control}
     if isinstance(run, SlotRun):
         found["open_slots"] = slots

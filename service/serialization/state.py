@@ -38,8 +38,6 @@ from ..engine.run import Run
 from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
 from ..learners.maths import LARGEST_VALUE
-from ..learners.regressions import Log as Operations
-from ..learners.regressions import Regressions
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
 from ..store.base import LAST_SECOND, head_of
@@ -52,10 +50,7 @@ FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 
 EQUAL_LOSSES, MOSTLY_SURPLUS, SEGMENTS, HAS_LOG, LATE_EVENTS, CONTROL, SILENT, UNTOLD = (2**n for n in range(8))
 """Flags of the head; with ``HAS_LOG`` it has the number of entries of the log behind the rates. With ``CONTROL``
-the last of these are the numbers of a control group."""
-FEATURES = 128
-"""Added to the number of rates in a session with features: its last rate, before those of a control group, is what
-of features is missing (1) and clipped (2)."""
+the last of these are the numbers of a control group; before them stand what acts said of features, and goals."""
 _NAMES = (
     *("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time", "voided", "losses"),
     *("mean_loss", "last_act_at", "last_event_at", "telling", "above", "below", "squares"),
@@ -102,8 +97,8 @@ class Shown(NamedTuple):
     """Counts of the control group; those in ``ledger`` are the learner's."""
 
 
-def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Shown:
-    """Read what lists show of a state's head; counts of the session's goals stand behind the learner's rates.
+def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0, n_features: int = 0) -> Shown:
+    """Read what lists show of a state's head; behind the learner's rates stand counts of goals and of features.
 
     Raises
     ------
@@ -113,7 +108,6 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     schema, length, flags, n_rates = _START.unpack_from(head)
     if schema not in SCHEMAS or length != len(head) or _half(head[: -_HALF.size]) != head[-_HALF.size :]:
         raise CodecError("not the head of a state")
-    has_features, n_rates = divmod(n_rates, FEATURES)
     numbers = _head("d" * n_rates + "q" * bool(flags & HAS_LOG)).unpack_from(head)
     for name, (least, most), number in zip(_NAMES, _RANGES, numbers[4:_FACTS], strict=True):
         if not least <= number <= most:
@@ -125,14 +119,12 @@ def read_shown(head: bytes, ledger_type: Any = Ledger, n_goals: int = 0) -> Show
     if flags & CONTROL:
         control = ledger_of(numbers[_RATES + n_rates - n_numbers : _RATES + n_rates])
     n_rates -= n_numbers
-    if has_features:
-        n_rates -= 1
-        hinted = int(numbers[_RATES + n_rates])
-        ledger.features_missing, ledger.features_clipped = bool(hinted & 1), bool(hinted & 2)
-    counts = numbers[_RATES + n_rates - n_goals : _RATES + n_rates]
-    if n_goals > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
-        raise CodecError("not the counts of this session's goals")
-    ledger.goals, numbers = tuple(map(int, counts)), numbers[: _RATES + n_rates - n_goals]
+    n_counts = n_goals + (2 + 2 * n_features) * bool(n_features)
+    counts = numbers[_RATES + n_rates - n_counts : _RATES + n_rates]
+    if n_counts > n_rates or not all(0 <= count <= MOST and count.is_integer() for count in counts):
+        raise CodecError("not the counts of this session's goals and features")
+    counts, numbers = tuple(map(int, counts)), numbers[: _RATES + n_rates - n_counts]
+    ledger.goals, ledger.said = counts[:n_goals], counts[n_goals:]
     effective, *rates = [None if number != number else number for number in numbers[_RATES - 1 :]]
     kept = numbers[_FACTS + 2] if flags & SEGMENTS else None
     return Shown(ledger, kept, bool(flags & MOSTLY_SURPLUS), effective, rates, control)
@@ -232,8 +224,8 @@ _NONE = np.zeros(0)
 def is_unread(state: Any) -> bool:
     """Return whether the vectors of a state that was read are still to be made of rows."""
     log: Log | None = getattr(state, "log", None)
-    kept: Regressions | None = getattr(state, "regressions", None)
-    return (log is not None and not log.base.size) or (kept is not None and not kept.arms)
+    kept = getattr(state, "regressions", None)
+    return (log is not None and not log.base.size) or (kept is not None and bool(kept.log.rows) and not kept.arms)
 
 
 def long_rows(state: Any) -> int | None:
@@ -289,30 +281,6 @@ def _read_log(reader: Reader, state: Any) -> Any:
     return state.checked()
 
 
-# -- Regressions: rows beside the state, a snapshot and operations, and the operations behind these in the state.
-
-_SAID = np.dtype("<u2")
-"""Counts of the latest acts."""
-_OF_REGRESSIONS = struct.Struct("<qddIII8s")
-"""s, v, floor of the last open; number of rows, of all operations, and bytes of those here; mark of the rows."""
-
-
-def _encode_regressions(kept: Regressions) -> bytes:
-    log = kept.log
-    numbers = (kept.slots, kept.spread, kept.floor, len(log.rows), log.size, len(log.tail), log.mark)
-    return _OF_REGRESSIONS.pack(*numbers) + log.tail
-
-
-def _read_regressions(reader: Reader, d: int, arms: Arms) -> Regressions:
-    """Read what ``_encode_regressions`` wrote; if there are rows, the sums are still to be made of them."""
-    slots, spread, floor, n_rows, size, n_bytes, mark = reader.unpack(_OF_REGRESSIONS)
-    if not (0 <= slots <= MOST and 0 <= spread <= LARGEST_VALUE and 0 <= floor < 1 and n_rows <= MAX_ROWS):
-        raise CodecError("not the regressions of a session")
-    log = Operations((_NONE,) * n_rows, bytes(reader.take(n_bytes)), size, mark)
-    kept = Regressions(d, arms.live, arms.size, log=log, slots=slots, spread=spread, floor=floor)
-    return kept if n_rows else kept.replayed(())
-
-
 def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
@@ -325,21 +293,22 @@ def rows_of(run: Run) -> Rows:
         kept = stored if stored and stored[0] is log.base else (log.base,)
         new = log.steps[sum(row.size // 2 for row in kept[1:]) :]
         return (*kept, np.array(new).T.ravel()) if new else kept
-    regressions: Regressions | None = getattr(run.state, "regressions", None)
-    if regressions is not None:
-        return regressions.log.rows
+    if (regressions := getattr(run.state, "regressions", None)) is not None:
+        of_features: Rows = regressions.log.rows
+        return of_features
     name = rows_field(run.state.__class__)
     rows: Rows = () if name is None else getattr(run.state, name)
     return rows
 
 
-def replayed(state: Any, rows: Rows) -> Any:
+def replayed(state: Any, rows: Rows, learner: Any) -> Any:
     """Return a state with the vectors that its rows lead to.
 
     Parameters
     ----------
     state : one that ``is_unread``
     rows : as ``rows_of`` gives them: shape (n_arms,), then for each commit (2 * n_steps,)
+    learner : of the session
 
     Raises
     ------
@@ -349,7 +318,7 @@ def replayed(state: Any, rows: Rows) -> Any:
     if (kept := getattr(state, "regressions", None)) is not None:
         if len(rows) != len(kept.log.rows):
             raise CodecError("the rows are not those of this state")
-        return state._replace(regressions=kept.replayed(rows))
+        return state._replace(regressions=kept.replayed(rows, learner.begun))
     base, *parts = rows
     columns = [part.reshape(2, -1).T.tolist() for part in parts]
     steps = tuple((int(arm), number) for part in columns for arm, number in part)
@@ -369,10 +338,7 @@ MAX_ROWS = 2**20
 
 def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool) -> list[bytes]:
     ledger, state, (_, *rates) = run.ledger, run.state, run.learner.rates(run.state).values()
-    rates += ledger.goals
-    regressions: Regressions | None = getattr(state, "regressions", None)
-    if regressions is not None:
-        rates.append(ledger.features_missing + 2 * ledger.features_clipped)
+    rates += (*ledger.goals, *ledger.said)
     if (control := run.control) is not None:
         rates += numbers_of(control.ledger)
     # Runs over points have no arms.
@@ -404,19 +370,16 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     for at in layout.rows:
         parts.append(LENGTH.pack(len(fields[at])))
     parts.append(behind)
-    if regressions is not None:
-        said = getattr(ledger, "said", None)
-        said = () if said is None else said
-        parts += (_encode_regressions(regressions), BYTES[len(said)], np.array(said, _SAID).tobytes())
+    if (regressions := getattr(state, "regressions", None)) is not None:
+        parts.append(regressions.encoded())
     flags = ledger.equal_losses * EQUAL_LOSSES | mostly_surplus * MOSTLY_SURPLUS
     flags |= bool(shared) * SEGMENTS | (ledger.logged > 0) * HAS_LOG | ledger.late_events * LATE_EVENTS
     flags |= (control is not None) * CONTROL | ledger.silent * SILENT | ledger.untold * UNTOLD
-    n_rates = len(rates) + FEATURES * (regressions is not None)
     shown = (effective, *rates)
     if None in shown:
         shown = tuple(math.nan if number is None else number for number in shown)
     head = layout.head.pack(
-        *(schema, layout.head.size + _HALF.size, flags, n_rates, *_LEDGER(ledger), size, forms),
+        *(schema, layout.head.size + _HALF.size, flags, len(rates), *_LEDGER(ledger), size, forms),
         *(shared.kept if shared else 0, *shown, *((ledger.logged,) if ledger.logged else ())),
         *[fields[at] for at in layout.numbers],
     )
@@ -425,7 +388,9 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
 
 def _read(head: bytes, reader: Reader, run: Any) -> Any:
     old, shared, arms = run.state, getattr(run, "shared", ()), getattr(run, "arms", None)
-    shown, n_rates = read_shown(head, type(run.ledger), len(run.params.goals)), head[_START.size - 1] % FEATURES
+    n_features = 0 if run.params.encoder is None else len(run.params.encoder.features)
+    shown = read_shown(head, type(run.ledger), len(run.params.goals), n_features)
+    n_rates = head[_START.size - 1]
     ledger = shown.ledger
     layout = layout_of(old.__class__, shared.__class__ if shared else None, n_rates, ledger.logged > 0)
     numbers = layout.head.unpack(head[: -_HALF.size])
@@ -468,12 +433,9 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         state = _read_log(reader, state)
         if not all(np.isfinite(state[at]).all() for at in layout.vectors if state[at] is not found[at]):
             raise CodecError("a log of numbers that are infinite or NaN")
-    if arms is not None and getattr(old, "regressions", None) is not None:
-        state = state._replace(regressions=_read_regressions(reader, old.regressions.d, arms))
-        (count,) = reader.unpack(BYTE)
-        ledger.said = reader.numbers(_SAID, count).astype(INTEGERS) if count else None
-        if count not in (0, 2 + 2 * len(run.encoder.features)):
-            raise CodecError("not what acts said of this session's features")
+    if arms is not None and (kept := getattr(old, "regressions", None)) is not None:
+        state = state._replace(regressions=kept.read(bytes(reader.take(len(reader.left))), len(arms.live)))
+        state = state if is_unread(state) else replayed(state, (), run.learner)
     if not fits and not getattr(state, "log", None):
         raise CodecError("the state has not this session's sizes")
     if ledger.slot != ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided + ledger.outstanding:

@@ -68,6 +68,9 @@ MANY_SETTLED, MOST_ANSWERED = 200, 0.8
 """Settled decisions after which it says something that more than this share was answered by events."""
 EVENTS_PER_ARM = 10
 """Events that tell something, for each arm, before it is clear which is the best."""
+SAID_ACTS, CLIPPED = 500, 0.1
+"""Acts counted last from which on it says something what they said of features; and the share of a feature's values
+outside of its range from which on that seems to be a mistake."""
 UNUSED_SLOTS, UNUSED_WEIGHT = 10_000, 0.05
 """Slots from which on features seem to be useless whose experts have less than this weight."""
 RARE, RARELY_ANSWERED = 20, 0.2
@@ -133,9 +136,11 @@ def hints(
 
 def _of_features(ledger: Ledger, weight: float) -> Iterator[Hint]:
     """Yield the hints of a session with features, on which ``weight`` of the last slot rested."""
-    if ledger.features_missing:
+    acts, missing, *said = ledger.said or (0, 0)
+    n, is_known = len(said) // 2, acts >= SAID_ACTS
+    if is_known and 2 * missing > acts:
         yield Hint("features_missing", "More than half of the last acts left a feature out.")
-    if ledger.features_clipped:
+    if is_known and any(out > CLIPPED * (acts - unsaid) for unsaid, out in zip(said[:n], said[n:], strict=True)):
         yield Hint(
             "features_clipped", "More than 10 % of a feature's values were outside of its range in the last acts."
         )
@@ -312,7 +317,7 @@ def decode(about: bytes, head: bytes) -> dict[str, Any] | None:
     """
     try:
         seldom, names, mode, losses, expiry = _seldom(about)
-        shown = read_shown(head, n_goals=len(seldom.get("goals", ())))
+        shown = read_shown(head, n_goals=len(seldom.get("goals", ())), n_features=len(seldom.get("features", ())))
         return _joined(seldom, dict(zip(names, (mode, *shown.rates), strict=True)), shown, losses, expiry)
     except (CodecError, struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
         return None

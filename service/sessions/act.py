@@ -15,9 +15,8 @@ from ..commit.batch import Acted, Applied, Draft, Ended, Operation
 from ..cooperative import CHUNK_SCALARS
 from ..engine.arm_run import ArmRun, Names
 from ..engine.control import GROUPS, Group
-from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ArmActions
-from ..engine.run import Run
+from ..engine.run import FeatureRun, Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InvalidRequestError, NoEligibleArmError
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner, Visit

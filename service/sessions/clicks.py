@@ -12,8 +12,8 @@ from typing import Any
 from .. import errors
 from ..commit.batch import Answer, Draft, Operation
 from ..engine.arm_run import ArmRun
-from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ArmFeedback
+from ..engine.run import FeatureRun
 from ..learners.features import visit_of
 from ..models.events import Click, OneArmEvent
 from ..models.specification import token_seconds

@@ -146,9 +146,11 @@ async def features_page(reader: Reader, session_id: str) -> Body:
     check_id(session_id)
     _, cached = await reader.load(session_id)
     run = of_features(cached.run)
+    (acts, _, *said), features = run.ledger.said, run.encoder.features
+    shares = np.divide(said, max(acts, 1)).reshape(2, -1).T.tolist()
     rows = {
         name: {"columns": feature.columns, "missing": missing, "clipped": clipped}
-        for (name, feature), missing, clipped in zip(run.encoder.features.items(), *run.shares, strict=True)
+        for (name, feature), (missing, clipped) in zip(features.items(), shares, strict=True)
     }
     return answer_body(json_chunks({"features": rows}))
 
@@ -165,11 +167,11 @@ async def visitor_page(reader: Reader, session_id: str, said: Mapping[str, Any])
     check_id(session_id)
     _, cached = await reader.load(session_id)
     run = of_features(cached.run)
-    names, rows = run.arms.names, list[dict[str, Any]]()
-    shares = run.for_visitor(run.encoder.encode(said).x).tolist()
-    for arm, share in zip(run.arms.live, shares, strict=True):
-        label = {} if names is None else {"label": names[arm]}
-        rows.append({"arm": arm, **label, "probability": share})
+    names, shares = run.arms.names, run.for_visitor(run.encoder.encode(said).x).tolist()
+    rows = [
+        {"arm": arm, **({} if names is None else {"label": names[arm]}), "probability": share}
+        for arm, share in zip(run.arms.live, shares, strict=True)
+    ]
     return answer_body(json_chunks({"arms": rows}))
 
 

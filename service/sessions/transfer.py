@@ -23,9 +23,8 @@ from ..commit.cache import CachedSession
 from ..commit.loading import decoded, with_records
 from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms
-from ..engine.feature_run import FeatureRun
 from ..engine.ledger import ActTimes
-from ..engine.run import Run, SlotRun
+from ..engine.run import FeatureRun, Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import InvalidRequestError, PayloadTooLargeError, StateCorruptError, UnknownSessionError
 from ..learners.feature_tsallis import known

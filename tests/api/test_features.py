@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from service.learners.regressions import UNIT
+from service.learners.features import UNIT
 from service.store.memory import MemoryStore
 from tests.support.plain_features import PlainFeatures
 
@@ -286,7 +286,7 @@ async def everything(client, path, slots, seed, start=0):
 @pytest.mark.parametrize("expiry", [HOUR, None])
 async def test_workers_in_turn_play_as_one_alone_to_the_bit(make_client, clock, expiry, monkeypatch):
     """Each of the others reads what the last one has written: the state, a snapshot, and operations."""
-    monkeypatch.setattr("service.learners.regressions.ROW_BYTES", 200)
+    monkeypatch.setattr("service.learners.feature_tsallis.ROW_BYTES", 200)
     stores = [MemoryStore(clock=clock) for _ in range(2)]
     alone, *workers = [await make_client(stores[n > 0]) for n in range(4)]
     session = {name: value for name, value in (SESSION | {"expiry": expiry}).items() if value is not None}
@@ -354,7 +354,8 @@ async def test_features_page_tells_what_acts_left_out(client, create):
 
 
 async def test_hints_tell_of_features_that_are_left_out_or_clipped(client, create, monkeypatch):
-    monkeypatch.setattr("service.engine.feature_run.JUDGED_TOGETHER", 20)
+    monkeypatch.setattr("service.engine.run.SAID_TOGETHER", 20)
+    monkeypatch.setattr("service.serialization.summary.SAID_ACTS", 10)
     monkeypatch.setattr("service.serialization.summary.UNUSED_SLOTS", 20)
     monkeypatch.setattr("service.serialization.summary.UNUSED_WEIGHT", 0.5)
     path = await create(**SESSION)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from service.learners import regressions
+from service.learners import feature_tsallis
 from service.learners.base import FloatArray, InitialArm, Rows, Slot, Visit
-from service.learners.feature_tsallis import FeatureTsallis
+from service.learners.feature_tsallis import FeatureTsallis, Log, Regressions
+from service.learners.features import UNIT, of_int16
 from service.learners.multiscale_state import State
 from service.learners.multiscale_tsallis import MultiscaleTsallis
-from service.learners.regressions import UNIT, Regressions, of_int16
 from tests.support import vectors
 from tests.support.plain_features import PlainFeatures
 
@@ -31,13 +31,13 @@ def applied(learner: FeatureTsallis, state: State, op: dict[str, Any], default: 
     visit = visit_of(op)
     match op["op"]:
         case "charge":
-            return learner.told(state, op["arm"], default, act)
+            return learner.heard(state, op["arm"], act, default)
         case "event":
-            return learner.told(state, op["arm"], op["loss"], visit)
+            return learner.heard(state, op["arm"], visit, op["loss"])
         case "correct" | "update":
-            return learner.told_better(state, op["arm"], op["loss"], op.get("was", default), visit)
+            return learner.heard(state, op["arm"], visit, op["loss"], op.get("was", default))
         case "void":
-            return learner.taken_back(state, op["arm"], default, visit)
+            return learner.heard(state, op["arm"], visit, None, default)
         case "add_arms":
             return learner.add_arms(state, op["count"])
         case "remove_arms":
@@ -56,7 +56,9 @@ def test_learner_follows_its_trace(number: int) -> None:
     for op in trace["ops"]:
         if op["op"] == "initial":
             means = zip(op["acts"], op["mean_loss"], strict=True)
-            state = learner.warmed(state, [InitialArm(k, *each) for k, each in enumerate(means) if each[0]])
+            initial = [InitialArm(k, *each) for k, each in enumerate(means) if each[0]]
+            learner = FeatureTsallis(trace["n_arms"], trace["columns"], initial)
+            state = learner.warmed(learner.start(), initial)
             close(state.sums, [*op["S"], *op["N"], *op["L"]])
         elif op["op"] == "open":
             where = vectors.positions(op["eligible"])
@@ -68,7 +70,7 @@ def test_learner_follows_its_trace(number: int) -> None:
             assert kept is not None
             assert kept.advice is not None
             assert (state.t, arm) == (op["t"], op["arm"])
-            close(kept.predictions(x, state.shift), op["predictions"])
+            close(kept.predictions(x[None], state.shift)[0], op["predictions"])
             close(kept.advice[7:], op["advice"])
             close(learner.distribution(state), op["p"])
             close(state.weights, op["w"])
@@ -87,14 +89,12 @@ def test_learner_follows_its_trace(number: int) -> None:
                 numbers = [state.mean, state.variance_sum, state.deviation_sum, state.variance_max]
                 close(numbers, [op[name] for name in ("mean", "V", "A", "M")])
                 fresh = kept.fresh[arm]
-                assert fresh.plays == op["fresh"][0]
-                close(fresh.losses, op["fresh"][1])
+                assert fresh[0] == op["fresh"][0]
+                close(fresh[-3 * trace["columns"] : -2 * trace["columns"]], op["fresh"][1])
     end = state.regressions
     assert end is not None
-    end = end.opened()
-    d = trace["columns"]
-    close(np.array(end.arms)[..., :d].swapaxes(0, 1), trace["end"]["gram"])
-    close(np.array(end.arms)[..., d].swapaxes(0, 1), trace["end"]["cross"])
+    close(sums(end)[..., :-1], trace["end"]["gram"])
+    close(sums(end)[..., -1], trace["end"]["cross"])
 
 
 class Act(NamedTuple):
@@ -102,9 +102,14 @@ class Act(NamedTuple):
     visit: Visit
 
 
+def sums(kept: Regressions) -> FloatArray:
+    """G and c of both regressions, all that is new merged, shape (2, arms, d, d + 1)."""
+    return kept.opened().squares(range(len(kept.arms))).swapaxes(0, 1)
+
+
 def columns(rng: np.random.Generator, d: int) -> FloatArray:
     """A visitor's."""
-    return of_int16(np.append(UNIT, rng.integers(-UNIT, UNIT, d - 1, endpoint=True)))
+    return of_int16(rng.integers(-UNIT, UNIT, d - 1, endpoint=True))
 
 
 def known(state: State) -> Regressions:
@@ -126,7 +131,7 @@ class Play:
     def open(self, among: list[int] | None = None) -> None:
         n, rng, self.t = len(known(self.state).arms), self.rng, self.t + 1
         among = sorted(rng.choice(n, rng.integers(1, n + 1), replace=False).tolist()) if among is None else among
-        x, default = columns(rng, self.learner.n_columns), self.default
+        x, default = columns(rng, self.learner.begun.d), self.default
         slot = Slot(self.t, len(self.acts), rng.random(), 0.0, np.array(among), 0.1, default is not None, x)
         self.state, arm = self.learner.draw(self.learner.open(self.state, slot), slot)
         visit = Visit(x, self.learner.ratios(self.state, arm))
@@ -141,23 +146,17 @@ class Play:
             there = self.learner.for_visitor(self.state, elsewhere)
             np.testing.assert_allclose(there, self.plain.visit(elsewhere, list(range(n))), rtol=0, atol=1e-9)
         if default is not None:
-            self.tell("told", arm, default, visit)
+            self.tell("told", arm, visit, default)
 
-    def tell(self, what: str, arm: int, *told: Any) -> None:
-        *losses, visit = told
-        learner = self.learner
-        rule = {"told": learner.told, "corrected": learner.told_better, "voided": learner.taken_back}
-        named = (self.default,) if what == "voided" else losses
-        if what == "voided" and self.default is None:
-            self.state = self.learner.void(self.state, arm)
-        else:
-            self.state = rule[what](self.state, arm, *named, visit)
+    def tell(self, what: str, arm: int, visit: Visit, *losses: float) -> None:
+        named = (None, self.default) if what == "voided" else losses
+        self.state = self.learner.heard(self.state, arm, visit, *named)
         if self.plain is not None:
             getattr(self.plain, what)(arm, *losses, *visit)
 
     def event(self) -> None:
         """Something becomes of an act; it may also be of another arm, or come once too often."""
-        rng, d = self.rng, self.learner.n_columns
+        rng, d = self.rng, self.learner.begun.d
         act = self.acts.pop(rng.integers(len(self.acts))) if self.acts and rng.random() < 0.9 else None
         arm, visit = act or Act(0, Visit(columns(rng, d)))
         said = (visit, Visit(visit.x), Visit(), Visit(columns(rng, d)))[rng.integers(4)]
@@ -165,11 +164,11 @@ class Play:
         if rng.random() < 0.2 and act is not None:
             self.tell("voided", arm, said)
         elif self.default is None:
-            self.tell("told", arm, loss, said)
+            self.tell("told", arm, said, loss)
         else:
-            self.tell("corrected", arm, loss, self.default, said)
+            self.tell("corrected", arm, said, loss, self.default)
             if loss > 0.5:
-                self.tell("corrected", arm, loss / 2, loss, said)
+                self.tell("corrected", arm, said, loss / 2, loss)
 
     def change_arms(self) -> None:
         state, gone = self.state, int(self.rng.integers(len(known(self.state).arms)))
@@ -198,8 +197,12 @@ def test_it_does_what_the_rule_says_number_by_number(d: int, default: float | No
         np.testing.assert_allclose(state.sums, [*plain.s, *plain.counts, *plain.totals], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state.mixture_sums, plain.w_sums, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state.shown, plain.pool, rtol=0, atol=1e-9)
-        arms = np.array(known(state).arms).swapaxes(0, 1)
-        np.testing.assert_allclose(arms, np.concatenate((plain.gram, plain.cross[..., None]), -1), atol=1e-9)
+        kept = known(state)
+        arms = kept.squares(range(len(kept.arms)))
+        for place, new in kept.fresh.items():
+            arms[place, ..., -1] += new[-2 * d :].reshape(2, d)
+        expected = np.concatenate((plain.gram, plain.cross[..., None]), -1)
+        np.testing.assert_allclose(arms.swapaxes(0, 1), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(("d", "default", "row_bytes"), [(3, 1.0, 64), (6, None, 64), (5, 0.5, 2_048)])
@@ -207,21 +210,24 @@ def test_a_log_leads_to_the_same_regressions_to_the_bit(
     d: int, default: float | None, row_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At any moment, also right after voids, with snapshots in the middle of a slot, after arms have changed."""
-    monkeypatch.setattr(regressions, "ROW_BYTES", row_bytes)
+    monkeypatch.setattr(feature_tsallis, "ROW_BYTES", row_bytes)
     play, snapshots = Play(d, default, d), set[int]()
+    earlier = play.learner.begun
     for _ in range(150):
         play.open()
         for _ in range(3):
             play.event()
             kept = known(play.state)
             snapshots |= {id(kept.log.rows[0])} if kept.log.rows else set()
-            unread = Regressions(d, kept.ids, kept.ever, log=kept.log._replace(rows=()))
-            read = unread.replayed(tuple(row.copy() for row in kept.log.rows))
-            assert (read.fresh.keys(), read.log.size) == (kept.fresh.keys(), kept.log.size)
-            pairs = [(read.arms, kept.arms), (read.solved, kept.solved)]
-            for one, other in [*pairs, *((read.fresh[k], kept.fresh[k]) for k in kept.fresh)]:
-                for part, same in zip(one, other, strict=True):
-                    np.testing.assert_array_equal(part, same)
+            for at_hand in (play.learner.begun, earlier):
+                unread = at_hand.read(kept.encoded(), len(kept.arms))
+                read = unread.replayed(tuple(row.copy() for row in kept.log.rows), play.learner.begun)
+                assert (list(read.fresh), read.log.size) == (list(kept.fresh), kept.log.size)
+                np.testing.assert_array_equal(read.solved, kept.solved)
+                both = ((*each.arms, *each.fresh.values()) for each in (read, kept))
+                for one, other in zip(*both, strict=True):
+                    np.testing.assert_array_equal(one, other)
+            earlier = kept if play.rng.random() < 0.5 else earlier
             assert kept.is_sound()
         if play.t % 40 == 0:
             play.change_arms()
@@ -232,40 +238,36 @@ def test_what_is_no_log_is_refused() -> None:
     play = Play(3, 1.0, 3)
     for _ in range(30):
         play.step()
-    kept = known(play.state)
-    nothing = Regressions(3, kept.ids, kept.ever)
+    kept, start = known(play.state), play.learner.begun
 
-    def replayed(tail: bytes, size: int, rows: Rows = (), mark: bytes = b"") -> Regressions:
-        log = regressions.Log((), tail, size, mark or regressions.Log().mark)
-        return nothing._replace(log=log).replayed(rows)
+    def replayed(tail: bytes, size: int, rows: Rows = ()) -> Regressions:
+        log = Log() if not rows else Log().with_row(*rows)
+        return start.read(start._replace(log=Log(rows, tail, size, log.mark)).encoded(), 4).replayed(rows, start)
 
-    a_play = regressions._HEAD.pack(regressions.PLAY, 0, 0.5) + bytes(4)
-    assert replayed(a_play, 1).fresh[0].plays == 1
+    a_play = feature_tsallis._HEAD.pack(feature_tsallis.PLAY, 0, 0.5) + bytes(4)
+    assert replayed(a_play, 1).fresh[0][0] == 1
     assert replayed(kept.log.tail, kept.log.size).arms
     wrong_columns = a_play[:-2] + (20_000).to_bytes(2, "little")
-    wrong_loss = regressions._HEAD.pack(regressions.PLAY, 0, 1e300) + bytes(4)
-    infinite = regressions._ARM.pack(regressions.VOID, 0) + np.full(6, np.inf).tobytes()
-    for tail in (a_play + a_play, a_play[:-1], bytes([7]) + a_play, wrong_columns, wrong_loss, infinite):
-        with pytest.raises((ValueError, IndexError, KeyError, struct.error)):
+    wrong_loss = feature_tsallis._HEAD.pack(feature_tsallis.PLAY, 0, 1e300) + bytes(4)
+    infinite = feature_tsallis._HEAD.pack(feature_tsallis.VOID, 0, 0.0) + np.full(6, np.inf).tobytes()
+    beyond = feature_tsallis._HEAD.pack(feature_tsallis.VOID, 4, 0.0) + bytes(48)
+    for tail in (a_play + a_play, a_play[:-1], bytes([7]) + a_play, wrong_columns, wrong_loss, infinite, beyond):
+        with pytest.raises((ValueError, IndexError, struct.error)):
             replayed(tail, 1)
     with pytest.raises(ValueError, match="rows"):
-        replayed(b"", 0, (np.zeros(2),))
-    with_fresh = play.learner.told(play.state, 0, 0.5, Visit()).regressions
-    assert with_fresh is not None
-    negative = with_fresh.snapshot()
-    negative[-(1 + 6 + 3 + 12)] = -1.0  # Plays of the last fresh arm, then sums and solutions.
-    for row in (negative, np.array([1.0, 0.0]), kept.snapshot()[:-1], np.full(20, 3.0), np.array([1.0, 1.0])):
-        with pytest.raises((ValueError, IndexError, KeyError)):
-            replayed(b"", 0, (row,), regressions.Log().with_row(row).mark)
-    odd = [np.array(each) for each in kept.arms]
+        start.read(kept.encoded(), 4)._replace(log=kept.log._replace(mark=b"")).replayed((), start)
+    negative = known(play.learner.heard(play.state, 0, Visit(), 0.5)).snapshot()
+    assert replayed(b"", 0, (negative.copy(),)).fresh
+    negative[-(1 + 9 + 6)] = -1.0  # Plays of the last fresh arm, then its sums, and what voids added.
+    for row in (negative, np.array([1.0, 0.0]), kept.snapshot()[:-1], np.full(20, 3.0), np.full(3, np.nan)):
+        with pytest.raises((ValueError, IndexError)):
+            replayed(b"", 0, (row,))
     assert kept.is_sound()
-    for place, number in [((0, 0, 0), -1.0), ((0, 0, 0), 2.0**60), ((0, 1, 1), 1e6), ((0, 0, 1), 0.1)]:
-        sums = odd[0].copy()
-        sums[place] = number
-        assert not kept._replace(arms=(sums, *kept.arms[1:])).is_sound()
-    indefinite = odd[0].copy()
-    indefinite[0, :, :3] = 100 * np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
-    assert not kept._replace(arms=(indefinite, *kept.arms[1:])).is_sound()
+    indefinite = 100 * np.array([1, 0.9, 1, -0.9, 0.9, 1])
+    for places, numbers in [(0, -1.0), (0, 2.0**60), (2, 1e6), (slice(6), indefinite)]:
+        odd = kept.arms[0].copy()
+        odd[0, places] = numbers
+        assert not kept._replace(arms=(odd, *kept.arms[1:]), fresh={}).is_sound()
 
 
 def test_unlabelled_events_teach_the_labelled_least_squares_to_the_bit() -> None:
@@ -281,9 +283,8 @@ def test_unlabelled_events_teach_the_labelled_least_squares_to_the_bit() -> None
         while len(waiting) > 40 or (play.t == 300 and waiting):
             late, last = waiting.pop(play.rng.integers(len(waiting)))
             for after, before in [(last / 2, 1.0), (last, last / 2)]:
-                play.tell("corrected", late.arm, after, before, Visit(late.visit.x))
-    for found, expected in zip(known(play.state).opened().arms, labelled, strict=True):
-        np.testing.assert_array_equal(found[0], expected)
+                play.tell("corrected", late.arm, Visit(late.visit.x), after, before)
+    np.testing.assert_array_equal(sums(known(play.state))[0], labelled)
 
 
 def test_shift_and_scale_of_losses_do_not_matter() -> None:
@@ -295,7 +296,7 @@ def test_shift_and_scale_of_losses_do_not_matter() -> None:
             act, loss = play.acts[-1], float(play.rng.random())
             if t % 2:
                 loss = loss if play is plays[0] else -1000 + 3 * loss
-                play.tell("corrected", act.arm, loss, play.default, Visit(act.visit.x) if t % 3 else act.visit)
+                play.tell("corrected", act.arm, Visit(act.visit.x) if t % 3 else act.visit, loss, play.default)
         one, other = (play.learner.distribution(play.state) for play in plays)
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
 
@@ -312,7 +313,7 @@ def test_order_within_a_slot_does_not_matter(default: float | None, most: float)
             play.state = before
             for arm, loss, visit in order:
                 known_loss = () if default is None else (default,)
-                play.tell("told" if default is None else "corrected", arm, loss, *known_loss, visit)
+                play.tell("told" if default is None else "corrected", arm, visit, loss, *known_loss)
             slot = Slot(play.t + 1, 3, 0.0, provisional=True, x=events[0][2].x)
             states.append(play.learner.distribution(play.learner.open(play.state, slot)))
         np.testing.assert_allclose(*states, rtol=0, atol=most)
@@ -332,15 +333,13 @@ def test_a_decision_charged_and_taken_back_leaves_what_was() -> None:
         slot = Slot(play.t + 1, 3, play.rng.random(), provisional=True, x=x)
         opened, arm = play.learner.draw(play.learner.open(before, slot), slot)
         visit = Visit(x, play.learner.ratios(opened, arm))
-        charged = play.learner.told(opened, arm, 1.0, visit)
-        back = play.learner.taken_back(charged, arm, 1.0, visit)
+        back = play.learner.heard(play.learner.heard(opened, arm, visit, 1.0), arm, visit, None, 1.0)
         for name in ("sums", "mixture_sums", "mean", "variance_sum"):
             np.testing.assert_allclose(getattr(back, name), getattr(opened, name), rtol=0, atol=1e-12)
-        expected, found = (known(each).predictions(x, opened.shift) for each in (opened, back))
-        solved = known(play.learner.open(back, slot)).predictions(x, opened.shift)
+        reopened = play.learner.open(back, slot)
+        expected, solved = (known(each).predictions(x[None], opened.shift)[0] for each in (opened, reopened))
         np.testing.assert_allclose(solved[0], expected[0], rtol=0, atol=1e-12)
         np.testing.assert_allclose(solved[1], expected[1], rtol=0, atol=1e-3)
-        assert found.shape == expected.shape
         play.step()
 
 
