@@ -33,10 +33,9 @@ from .binary import LENGTH, CodecError, body_of, dtype_below, foreign, record_of
 
 # -- What was learned for an event id, if events can be improved: the value that the store keeps with it.
 
-_LEARNED = struct.Struct("<IddB")
-"""Arm, loss, time of the first application, bytes of the group's name, which follows; then the segment's digest."""
+_LEARNED = struct.Struct("<Iddq?")
+"""Arm, loss, time of the first application, slot of ``since`` and whether it is the control's; then the segment."""
 _SEGMENT_BYTES = 8
-MAX_GROUP = 32
 
 
 class Learned(NamedTuple):
@@ -50,8 +49,8 @@ class Learned(NamedTuple):
     """Unix seconds of the first application."""
     segment: bytes = b""
     """Eight bytes that stand for its name; none outside segments."""
-    group: bytes = b""
-    """``control``, or empty for the learner's."""
+    is_control: bool = False
+    """Whether it is of the control group."""
     since: int = 0
     """The slot in which the verdict began anew that the event counts in; 0 for one that has been from the start."""
 
@@ -60,13 +59,12 @@ class Learned(NamedTuple):
         """Return what an event teaches, if it is applied at a time in Unix seconds."""
         name = event.segment.encode()
         segment = blake2b(name, digest_size=_SEGMENT_BYTES).digest() if name else b""
-        return cls(event.arm, event.loss, at, segment, b"control" if event.is_control else b"", since)
+        return cls(event.arm, event.loss, at, segment, event.is_control, since)
 
     def encode(self, event_id: bytes) -> bytes:
-        """Return the value of an event id, by its digest; ``since`` stands behind the group's name and a hyphen."""
-        group = self.group + (b"-%d" % self.since if self.since else b"")
-        body = _LEARNED.pack(self.arm, self.loss, self.at, len(group)) + group + self.segment
-        return record_of(event_id, body)
+        """Return the value of an event id, by its digest."""
+        numbers = (self.arm, self.loss, self.at, self.since, self.is_control)
+        return record_of(event_id, _LEARNED.pack(*numbers) + self.segment)
 
     @classmethod
     def decode(cls, event_id: bytes, value: bytes) -> Learned:
@@ -79,17 +77,12 @@ class Learned(NamedTuple):
         """
         with foreign("the value of an event id"):
             body = body_of(event_id, value)
-            arm, loss, at, size = _LEARNED.unpack_from(body)
-            group, segment = body[_LEARNED.size : _LEARNED.size + size], body[_LEARNED.size + size :]
-            is_time = 0 <= at <= LAST_SECOND
-            if not (0 <= loss <= LARGEST_VALUE and is_time and len(group) == size <= MAX_GROUP):
+            (arm, loss, at, since, is_control), segment = _LEARNED.unpack_from(body), body[_LEARNED.size :]
+            if not (0 <= loss <= LARGEST_VALUE and 0 <= at <= LAST_SECOND and since >= 0):
                 raise ValueError("numbers out of range")
             if len(segment) not in (0, _SEGMENT_BYTES):
                 raise ValueError("not a segment")
-            name, _, since = group.partition(b"-")
-            if name not in (b"", b"control") or (since and not since.isdigit()):
-                raise ValueError("not a group")
-            return cls(arm, loss, at, segment, name, int(since or 0))
+            return cls(arm, loss, at, segment, is_control, since)
 
     @classmethod
     def known(cls, event_id: bytes, value: bytes) -> Learned:

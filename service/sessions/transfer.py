@@ -104,7 +104,7 @@ async def read_whole(whole: WholeSession, *, checked: bool) -> CachedSession:
             learned = Learned.decode(event_id, value) if value else None
             if learned is not None and (
                 (not run.params.updates or learned.arm >= run.arms.size)
-                or (learned.group and run.control is None)
+                or (learned.is_control and run.control is None)
                 or learned.since > run.slot
             ):
                 raise CodecError("a value is not of this session")

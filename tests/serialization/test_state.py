@@ -196,13 +196,13 @@ def test_what_was_learned_for_an_id_is_read_as_it_was_written_and_nothing_else_i
     event_id, other = b"i" * 16, b"o" * 16
     for learned in (
         Learned.of(ArmFeedback(7, 0.1, segment="x"), 1e9),
-        Learned(2**32 - 1, 0.0, 0.0, b"", b"control"),
+        Learned(2**32 - 1, 0.0, 0.0, b"", is_control=True, since=2**53),
     ):
         assert Learned.decode(event_id, learned.encode(event_id)) == learned
         with pytest.raises(CodecError):
             Learned.decode(other, learned.encode(event_id))
     good = Learned(1, 0.5, 1e9)
-    wrong = [{"loss": -1.0}, {"loss": np.nan}, {"at": 1e12}, {"segment": b"short"}, {"group": b"g" * 33}]
+    wrong = [{"loss": -1.0}, {"loss": np.nan}, {"at": 1e12}, {"segment": b"short"}, {"since": -1}]
     for fields in wrong:
         with pytest.raises(CodecError, match="not the value of an event id"):
             Learned.decode(event_id, good._replace(**fields).encode(event_id))
