@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -128,45 +129,23 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     settings : of the service: prefix of its paths, limits of fields, and whether keys are needed
     """
     routes = [route.described() if isinstance(route, CallRoute) else route for route in app.routes]
-    keyless = {route.path for route in routes if isinstance(route, APIRoute) and access_of(route).keyless}
     servers = [{"url": settings.root_path}] if settings.root_path else None
-    described = get_openapi(
+    described: dict[str, Any] = get_openapi(
         title=app.title, version=app.version, routes=routes, description=app.description, servers=servers
     )
     for route in routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
-            _show_whole_examples(described["paths"][route.path_format], route)
             for method in route.methods or ():
-                name = f"head_{route.name}" if method == "HEAD" else route.name
-                described["paths"][route.path_format][method.lower()]["operationId"] = name
+                _complete(described["paths"][route.path_format][method.lower()], route, method)
     schemas = described["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own.
         schemas.pop(name, None)
     kinds: Any = [(Problem, "validation"), (ProblemError, "validation")]
     schemas |= models_json_schema(kinds, ref_template="#/components/schemas/{model}")[1]["$defs"]
     _describe_fields(schemas)
-    for path, calls in described["paths"].items():
-        for method, call in calls.items():
-            responses = call["responses"]  # The errors that a route can answer, and no others.
-            if "requestBody" not in call:  # A log can be missing without a body, too.
-                for status in _OF_BODIES:
-                    if status != "409" or path != "/v1/sessions/{session_id}/decisions":
-                        responses.pop(status, None)
-            of_all = _OF_ALL if path in keyless else (*_OF_ALL, *_OF_KEYS)
-            for status in _OF_ANY_PAGE if path == CLICKS else of_all:
-                responses.setdefault(status, PROBLEMS[int(status)])
-            if method == "head":  # Its answers have the headers of those to GET, and no bodies.
-                call["responses"] = {
-                    status: {name: part for name, part in response.items() if name != "content"}
-                    for status, response in responses.items()
-                }
-            for parameter in call.get("parameters", ()):
-                if parameter["name"] == "session_id":
-                    parameter["schema"]["pattern"] = SESSION_ID_PATTERN
-            if path in keyless:
-                call["security"] = []
-    _name_bounds([schemas, described["paths"]])
-    _add_limits(schemas, settings)
+    # Pydantic leaves its own words where a validator comes before a bound.
+    described = json.loads(_BOUND.sub(lambda found: f'"{_BOUNDS[found[1]]}":', json.dumps(described)))
+    _add_limits(described["components"]["schemas"], settings)
     # How API keys are sent; a service without keys takes requests without one.
     described["components"]["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
@@ -174,6 +153,38 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     }
     described["security"] = [{"bearer": []}, {"header": []}, *([] if needs_keys(settings) else [{}])]
     return described
+
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_BOUND = re.compile('"(ge|gt|le|lt)":')
+
+
+def _complete(call: dict[str, Any], route: APIRoute, method: str) -> None:
+    """Give a call its name, whole examples (FastAPI's lack what is null), and the errors that it can answer."""
+    call["operationId"] = f"head_{route.name}" if method == "HEAD" else route.name
+    responses, is_keyless = call["responses"], access_of(route).keyless
+    for status, response in route.responses.items():
+        for media_type, content in response.get("content", {}).items():
+            examples = {name: content[name] for name in ("example", "examples") if name in content}
+            responses[str(status)]["content"][media_type].update(examples)
+    for body in route.dependant.body_params:
+        if shown := getattr(body.field_info, "openapi_examples", None):
+            call["requestBody"]["content"][JSON]["examples"] = shown
+    if "requestBody" not in call:  # A log can be missing without a body, too.
+        for status in _OF_BODIES:
+            if status != "409" or route.path != "/v1/sessions/{session_id}/decisions":
+                responses.pop(status, None)
+    of_all = _OF_ALL if is_keyless else (*_OF_ALL, *_OF_KEYS)
+    for status in _OF_ANY_PAGE if route.path == CLICKS else of_all:
+        responses.setdefault(status, PROBLEMS[int(status)])
+    if method == "HEAD":  # Its answers have the headers of those to GET, and no bodies.
+        for status, response in responses.items():
+            responses[status] = {name: part for name, part in response.items() if name != "content"}
+    for parameter in call.get("parameters", ()):
+        if parameter["name"] == "session_id":
+            parameter["schema"]["pattern"] = SESSION_ID_PATTERN
+    if is_keyless:
+        call["security"] = []
 
 
 def _describe_fields(schemas: dict[str, Any]) -> None:
@@ -201,34 +212,6 @@ def _docstrings(module: str) -> dict[tuple[str, str], str]:
                 case ast.AnnAssign(target=ast.Name(field)), ast.Expr(ast.Constant(str(text))):
                     found[each.name, field] = " ".join(text.split())
     return found
-
-
-def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
-    """Put the examples of a route in place of those that FastAPI wrote, which lack what is null."""
-    for method in route.methods or ():
-        call = calls[method.lower()]
-        for status, response in route.responses.items():
-            for media_type, content in response.get("content", {}).items():
-                examples = {name: content[name] for name in ("example", "examples") if name in content}
-                call["responses"][str(status)]["content"][media_type].update(examples)
-        for body in route.dependant.body_params:
-            if shown := getattr(body.field_info, "openapi_examples", None):
-                call["requestBody"]["content"][JSON]["examples"] = shown
-
-
-_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-
-
-def _name_bounds(part: Any) -> None:
-    """Name bounds as JSON Schema does: pydantic leaves its own words where a validator comes before them."""
-    if isinstance(part, dict):
-        if part.get("type") in ("integer", "number"):
-            for word, name in _BOUNDS.items():
-                if word in part:
-                    part[name] = part.pop(word)
-        part = list(part.values())
-    for each in part if isinstance(part, list) else ():
-        _name_bounds(each)
 
 
 def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:
