@@ -14,8 +14,9 @@ import random
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import Context, copy_context
+from itertools import count
 
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large, wait_in_queue
 from ..engine.arm_run import ArmRun
@@ -37,31 +38,20 @@ from .loading import SessionLoader
 from .schemas import Schemas
 
 
-class Versions:
-    """Makes the versions of one writer; no version is ever made twice, by any writer.
+def versions() -> Iterator[str]:
+    """Make the versions of one writer, a worker's incarnation; no version is ever made twice, by any writer.
 
-    A version is the writer, a hyphen, and the number of the commit in hexadecimal.
-
-    Attributes
-    ----------
-    writer : worker incarnation, lower-case hexadecimal
+    A version is the writer, a hyphen, and the number of the commit, both in hexadecimal.
     """
-
-    def __init__(self) -> None:
-        self.writer = secrets.token_hex(8)
-        self._count = 0
-
-    def new(self) -> str:
-        """Make the next version."""
-        self._count += 1
-        return f"{self.writer}-{self._count:x}"
+    writer = secrets.token_hex(8)
+    return (f"{writer}-{number:x}" for number in count(1))
 
 
 # -- The commit that stores a draft: what it looks up, and what it writes.
 
 
 async def commit_of(
-    draft: Draft, session_id: str, base: CachedSession, writer: str, version: str, mostly_surplus: bool, schema: int
+    draft: Draft, session_id: str, base: CachedSession, version: str, mostly_surplus: bool, schema: int
 ) -> Commit:
     """Make the commit that moves a session from ``base`` to a draft of it, in a schema.
 
@@ -84,7 +74,7 @@ async def commit_of(
     of_keys = list(keys - known.replays.keys()) if keys else ()
     answers = {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()}
     remembered = (list(new), lookups, of_keys, answers, values, asks, asks > base.run.params.remember_seconds)
-    return Commit(session_id, writer, base.version, written, base.checksum, *remembered)
+    return Commit(session_id, version.partition("-")[0], base.version, written, base.checksum, *remembered)
 
 
 async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
@@ -161,7 +151,7 @@ class Committer:
     def __init__(
         self, store: Store, cache: SessionCache, metrics: Metrics, schemas: Schemas, tokens: TokenKeys
     ) -> None:
-        self._versions = Versions()
+        self._versions = versions()
         self._store = store
         self._cache = cache
         self._loader = SessionLoader(store, cache)
@@ -215,8 +205,7 @@ class Committer:
             draft = await apply_batch(base, batch, known, self._store.now())
             if (times := draft.run.act_times) is not None:
                 await self._remind(session_id, times, draft.run.slot)
-            versions, is_surplus = self._versions, session_id in self._cache.watch.mostly_surplus
-            made = (versions.writer, versions.new(), is_surplus, self._schemas.written)
+            made = (next(self._versions), session_id in self._cache.watch.mostly_surplus, self._schemas.written)
             commit = await commit_of(draft, session_id, base, *made)
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):

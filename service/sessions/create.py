@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .. import errors
 from ..commit.batch import Answer, Journal, unpack_answer
 from ..commit.cache import CachedSession, Effective, SessionCache
-from ..commit.committer import SessionQueues, Versions
+from ..commit.committer import SessionQueues, versions
 from ..commit.loading import decoded
 from ..commit.schemas import Schemas
 from ..cooperative import Body, FairYield, compress_if_large, is_answer, joined, run_in_thread_if_large, unpack
@@ -150,7 +150,7 @@ class Creator:
     _limits: Limits
     _metrics: Metrics
     _schemas: Schemas
-    _versions: Versions = field(default_factory=Versions)
+    _versions: Iterator[str] = field(default_factory=versions)
     _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from counting an API key's sessions until the new one is created."""
 
@@ -226,7 +226,7 @@ class Creator:
             raise errors.ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         cached = await restorable(whole, self._limits, rights)
         run, body = cached.run, None
-        whole, new = restored(session_id, self._versions.new(), whole, cached, self._schemas.written)
+        whole, new = restored(session_id, next(self._versions), whole, cached, self._schemas.written)
         if key is not None:  # Which stores the view before the session is there.
             expires_at = cached.stored.specification.expires_at(self._store.now())
             snapshot = whole.snapshot._replace(version=new.version, expires_at=expires_at)
@@ -260,7 +260,7 @@ class Creator:
             yield
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        begin = partial(Beginning.of, session_id, self._versions.new(), key, self._schemas.written)
+        begin = partial(Beginning.of, session_id, next(self._versions), key, self._schemas.written)
         begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
         if (existing := await self._store.create(begun.new)).version == begun.new.version:
             self._metrics.sessions_created[spec.learner.kind]()
