@@ -357,6 +357,8 @@ class Operation(ABC):
     """Whether it extends the session's idle deadline."""
     reports_events: ClassVar[bool] = False
     """Whether it reports events, which are counted also if it is refused."""
+    plays: ClassVar[bool] = False
+    """Whether it plays its segments, which it begins if the session does not keep them."""
 
     idempotency: Idempotency | None = None
     """The request's idempotency key."""
@@ -372,12 +374,7 @@ class Operation(ABC):
 
     @property
     def segments(self) -> Iterable[str]:
-        """Names of the segments that it touches, if the session has segments; those it plays can be begun by it."""
-        return ()
-
-    @property
-    def plays(self) -> Iterable[str]:
-        """Names of the segments that it plays, each once for each act."""
+        """Names of the segments that it touches, if the session has segments."""
         return ()
 
     async def check(self, draft: Draft) -> Any:  # noqa: ARG002 - most requests fit every session

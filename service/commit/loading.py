@@ -150,7 +150,7 @@ def segments_needed(run: Run, batch: Sequence[Operation]) -> tuple[Sequence[str]
     segments = run.segments
     segments.trim()
     touched = dict.fromkeys(name for operation in batch for name in operation.segments)
-    played = dict.fromkeys(name for operation in batch for name in operation.plays)
+    played = dict.fromkeys(name for operation in batch if operation.plays for name in operation.segments)
     missing = [name for name in touched if not segments.is_known(name)]
     begun = sum(1 for name in played if not segments.is_known(name) or segments.get(name) is None)
     # A segment that the batch plays is not the least recent one any more, and may be dropped and begun again.

@@ -136,6 +136,8 @@ def of_features(run: Run) -> FeatureRun:
 class Act(Operation):
     """Open ``count`` slots in a row; ``single`` answers with one action instead of a list."""
 
+    plays = True
+
     count: int
     max_cells: int
     """Largest count * n_arms (or count * dim * dim) in one request."""
@@ -158,10 +160,6 @@ class Act(Operation):
     @property
     def segments(self) -> Sequence[str]:
         return (self.segment or "",)
-
-    @property
-    def plays(self) -> Sequence[str]:
-        return self.segments
 
     async def check(self, draft: Draft) -> Found:
         """Find the arms that may be drawn, or refuse the request."""
