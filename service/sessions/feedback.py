@@ -17,7 +17,7 @@ from ..cooperative import COMPACT
 from ..engine.arm_run import ArmRun
 from ..engine.control import Group
 from ..engine.ledger import ArmFeedback, PointFeedback
-from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
+from ..engine.run import FeatureRun, PointRun, ProvisionalRun, Run, SlotRun
 from ..learners.base import Information, Visit
 from ..learners.specs import MAX_NAMED, named
 from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, WrongEvent
@@ -54,10 +54,10 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     if event.segment is not None:
         check_segments(run)
     _check_group(event, run)
-    columns = None if event.features is None else of_features(run).encoder.encode(event.features)
+    visit = None if event.features is None else Visit(of_features(run).encoder.encode(event.features).x)
     arm, goals = _arm(event, run), run.params.goals
-    found = ArmFeedback(arm, 0.0, event.slot, segment=event.segment or "", is_control=event.group == "control")
-    found = found if columns is None else found._replace(visit=Visit(columns.x))
+    options: Any = {"segment": event.segment or "", "is_control": event.group == "control", "visit": visit}
+    found = ArmFeedback(arm, 0.0, event.slot, **options)
     if isinstance(event, GoalEvent) and (goals or event.goal):
         if event.goal not in goals:
             text = "the session has no such goal" if goals else "this session has no goals: create one with `goals`"
@@ -405,7 +405,10 @@ class SettleFeedback(Operation):
     async def _settle_each(self, draft: Draft, feedback: Sequence[Any], judged: Judged) -> Sequence[float]:
         """Settle events in their order, and note those of arms; return the first delays, in seconds, if known."""
         run, delays, removed = draft.run, list[float](), set(judged.removed)
-        for index in sorted([*judged.applied, *judged.updated]):
+        feedback, order = [*feedback], sorted([*judged.applied, *judged.updated])
+        for place, index in enumerate(order):
+            if isinstance(run, FeatureRun) and len(order) > 1 and not place % run.at_once:
+                run.find_ratios(feedback, order[place : place + run.at_once], judged.updated)
             each, known = feedback[index], judged.updated.get(index)
             if known is not None:
                 run.apply(each, known.loss, known.since)

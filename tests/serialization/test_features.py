@@ -9,12 +9,14 @@ from service.commit.cache import CachedSession
 from service.engine.ledger import ArmFeedback
 from service.engine.run import FeatureRun
 from service.errors import StateCorruptError
+from service.learners.base import Visit
 from service.learners.feature_tsallis import known
 from service.models.specification import Specification
 from service.models.stored import Stored, decode
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError, checksum
+from service.serialization.records import Learned
 from service.store.base import Snapshot
 
 SPEC = {
@@ -137,3 +139,25 @@ def test_many_fresh_arms_are_merged_in_parts_before_the_next_act(monkeypatch: py
     assert runs[0].act()[:4] == runs[1].act()[:4]
     again = CachedSession.of(written(of, runs[0])[0]).with_records(written(of, runs[0])[1]).run
     np.testing.assert_array_equal(known(again.state).solved, known(runs[1].state).solved)
+
+
+def test_events_of_one_request_are_learned_as_they_are_one_by_one() -> None:
+    """Also behind a decision that is taken back, and where one event updates another."""
+    runs = [played(started(stored()), 40) for _ in range(2)]
+    x, ratios = runs[0].encoder.encode({"age": 0.9}).x, (1.0,) * 11
+    visits = [Visit(), Visit(x), Visit(x, ratios), None, Visit(), Visit(x), None]
+    events = [ArmFeedback(n % 3, n / 8, visit=visit, is_void=n == 4) for n, visit in enumerate(visits)]
+    updated = {1: Learned(1, 0.75, 0.0)}
+    found = [*events]
+    runs[0].find_ratios(found, range(len(events)), updated)
+    assert [event.visit is not None and event.visit.ratios is not None for event in found] == [True] * 4 + [
+        False
+    ] * 3
+    for run, each in zip(runs, (found, events), strict=True):
+        run.ledger.by_arm[:], run.ledger.outstanding = 9, 27
+        for index, event in enumerate(each):
+            run.apply(event, updated[index].loss if index in updated else None)
+    one, other = (run.state for run in runs)
+    np.testing.assert_allclose(one.mixture_sums, other.mixture_sums, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(one.sums, other.sums)
+    np.testing.assert_array_equal(known(one).fresh[1], known(other).fresh[1])
