@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 from service import __version__  # noqa: E402 - found in the checkout
 
+PUBLISHED = ""
+"""Address of the folder once it is published, with a slash at the end: pages then name the one that counts."""
 LEADING = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -37,6 +39,8 @@ def build(folder: Path, version: str = __version__) -> int:
     with tempfile.TemporaryDirectory() as work:
         made = Path(work) / "made"
         options = ["-W", "--keep-going", "-q", "-b", "html", "-D", f"version={version}", "-D", f"release={version}"]
+        if PUBLISHED:
+            options += ["-D", f"html_baseurl={PUBLISHED}{version}/"]
         command = [sys.executable, "-m", "sphinx", *options, "-d", f"{work}/doctrees", DOCS, made]
         if code := subprocess.run(command, cwd=ROOT, check=False).returncode:  # noqa: S603 - its own words
             return code

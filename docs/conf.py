@@ -13,7 +13,6 @@ root_doc = "index"
 myst_heading_anchors = 4
 html_theme = "furo"
 html_title = project
-html_baseurl = ""  # Where the site is published; without it pages name no canonical address.
 html_show_sphinx = False
 html_copy_source = False
 html_extra_path = ["openapi.json"]
