@@ -84,7 +84,9 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
     """
     variables = {name.upper(): value for name, value in os.environ.items()}
     known = {name: f"BANDIT_{name.upper()}" for name in Settings.model_fields}
-    given = {name: variables[variable] for name, variable in known.items() if variable in variables}
+    given = {name: text for name, variable in known.items() if (text := variables.get(variable)) is not None}
+    # Empty texts are of what nobody has set; but where data or keys are said to be, they may have been lost.
+    given = {name: text for name, text in given.items() if text or name.endswith(("_url", "_file"))}
     if "://" in given.get("port", ""):
         del given["port"]  # The pod has a Service named ``bandit``: it is an address.
     try:

@@ -21,6 +21,17 @@ def test_flags_win_over_the_environment_and_that_over_defaults(monkeypatch):
     assert (settings.port, settings.workers, settings.host) == (9002, 2, "127.0.0.1")
 
 
+def test_an_empty_variable_is_unset_but_where_data_or_keys_are_said_to_be(monkeypatch):
+    names = [name for name in Settings.model_fields if not name.endswith(("_url", "_file"))]
+    for name in names:
+        monkeypatch.setenv(f"BANDIT_{name.upper()}", "")
+
+    assert read_settings([]) == Settings()
+    monkeypatch.setenv("BANDIT_STORE_URL", "")
+    with pytest.raises(SettingsError, match="BANDIT_STORE_URL"):
+        read_settings([])
+
+
 def test_no_flags_are_no_flags_whatever_started_this_process():
     assert read_settings([]).port == 8000
 
