@@ -147,7 +147,6 @@ class StoreFailure(NamedTuple):
 
 
 NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
-NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the master", is_transient=True)
 FULL = StoreFailure("the store is full (OOM)", kind=base.StoreFullError)
 READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
 NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
@@ -200,7 +199,8 @@ def failure_of(error: exceptions.RedisError) -> StoreFailure:
     if refused := _REFUSED_COMMAND.search(text):
         return StoreFailure(f"{NO_PERMISSION.reason}: {refused[1]}")
     if isinstance(error, MasterNotFoundError) and " : " in text:  # what follows are errors of sentinels
-        return NO_SENTINEL
+        named = ", ".join(map(":".join, re.findall(r"\bhost=([^,]+),port=(\d+)", text)))
+        return NO_MASTER._replace(reason=f"sentinels are out of reach ({named}), and no other knows the master")
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
             return known
