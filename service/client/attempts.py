@@ -6,11 +6,12 @@ import re
 import ssl
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -77,6 +78,10 @@ def target_of(
     headers = {"User-Agent": "delayed-bandits", "Accept-Encoding": "gzip"}
     headers |= {"Authorization": f"Bearer {key}"} if key else {}
     proxy, where = "", urlsplit(url)
+    secret, is_given, host = where.netloc.rpartition("@")
+    if is_given:  # Texts of errors show the address.
+        url, user = url.replace(where.netloc, host, 1), ":".join(map(unquote, secret.partition(":")[::2]))
+        headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
     if trust_env and not any(map(proxy_bypass, (where.netloc, where.hostname or ""))):
         proxy = getproxies().get(where.scheme) or getproxies().get("all", "")
     named = httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None

@@ -347,13 +347,12 @@ def check_service(url: str) -> Iterator[Finding]:
     try:
         with http_client(url, SECONDS) as http:
             if not (live := http.get("/livez")).is_success:
-                text = f"{url}/livez answers {live.status_code}"
-                yield error("service", text, "see that the address is that of this service, and not of another")
+                yield error("service", f"{live.url} answers {live.status_code}", "see whose address that is")
                 return
-            yield from (ok("service", f"{url} answers"), _ready(http.get("/readyz")))
+            yield from (ok("service", f"{http.base_url} answers"), _ready(http.get("/readyz")))
             yield from (_key(http), _same_version(http.get("/metrics")))
-    except (httpx.HTTPError, httpx.InvalidURL) as away:
-        text = f"{url} does not answer ({type(away).__name__})"
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as away:
+        text = f"--url does not answer ({type(away).__name__})"
         yield error("service", text, "start it with `delayed-bandits serve`, or correct --url")
 
 
@@ -381,8 +380,7 @@ def _same_version(answer: httpx.Response) -> Finding:
     if found is None:
         return ok("version", f"this program is {__version__}; the service does not tell its own with this key")
     if found[1] != __version__:
-        text = f"the service is {found[1]}, this program {__version__}"
-        return warning("version", text, "install the same here and there")
+        return warning("version", f"the service is {found[1]}, this program {__version__}", "install the same")
     return ok("version", f"{__version__}, as this program")
 
 
@@ -414,8 +412,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         findings.append(check_store(settings))
     if options.url:
         findings.append(check_service(options.url))
-    worst = Level.OK
-    lines = []
+    worst, lines = Level.OK, []
     for each in itertools.chain.from_iterable(findings):
         worst = max(worst, each.level)
         lines.append({**each._asdict(), "level": each.level.name.lower()})

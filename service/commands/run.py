@@ -25,7 +25,7 @@ from rich.text import Text
 
 from .. import __version__
 from ..client import ApiError, Bandits, BanditsError, PermissionDeniedError
-from ..client.attempts import KEY_VARIABLE, URL_VARIABLE
+from ..client.attempts import KEY_VARIABLE, URL_VARIABLE, target_of
 from ..flag_parser import WRONG_USE, FlagParser
 
 NONE = "-"
@@ -126,10 +126,15 @@ def add_service_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def http_client(url: str, seconds: float) -> httpx.Client:
-    """Return connections for what ``Bandits`` has no method for, with the API key of the environment."""
-    key = os.environ.get(KEY_VARIABLE, "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return httpx.Client(base_url=url, headers=headers, timeout=seconds)
+    """Return connections for what ``Bandits`` has no method for, with the API key of the environment.
+
+    Raises
+    ------
+    ValueError
+        for a wrong address or key.
+    """
+    target = target_of(url, None, seconds, 0, verify=True)
+    return httpx.Client(base_url=target.url, headers=target.headers, timeout=seconds)
 
 
 def client_of(options: argparse.Namespace) -> Bandits:

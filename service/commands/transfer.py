@@ -102,11 +102,11 @@ def _import(options: argparse.Namespace, screen: Screen) -> int:
 
 @contextmanager
 def _service_at(url: str) -> Iterator[httpx.Client]:
-    try:
-        with http_client(url, SECONDS) as http:
+    with http_client(url, SECONDS) as http:
+        try:
             yield http
-    except httpx.HTTPError as error:
-        raise NoAnswerError(f"{url}: {type(error).__name__}: {error}") from error
+        except httpx.HTTPError as error:
+            raise NoAnswerError(f"{http.base_url}: {type(error).__name__}: {error}") from error
 
 
 def _answer(response: httpx.Response) -> Any:

@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from service.client import Bandits, attempts
+from service.client import Bandits, BanditsError, attempts
 from tests.client.conftest import ACTION, SETTLED, VIEW, Script, problem, scripted
 from tests.client.test_time_limits import slow_server
 
@@ -55,6 +55,18 @@ def test_the_api_key_is_not_printed():
     target = attempts.target_of("http://service", "secret", 1.0, 1, verify=True)
 
     assert "secret" not in repr(target)
+
+
+def test_the_password_of_a_proxy_is_sent_and_not_shown():
+    url = "http://user:pa%40ss@service/prefix"
+    script = Script(httpx.ConnectError("refused"), problem(409, "conflict"), httpx.Response(200, content=b"no"))
+    for _ in range(3):
+        with pytest.raises(BanditsError) as failed:
+            Bandits(url, transport=script, max_retries=0).session("s").view()
+        assert "user" not in str(failed.value)
+
+    assert {each.headers["Authorization"] for each in script.requests} == {"Basic dXNlcjpwYUBzcw=="}
+    assert {str(each.url) for each in script.requests} == {"http://service/prefix/v1/sessions/s"}
 
 
 def test_ensure_changes_the_options_that_are_named():
