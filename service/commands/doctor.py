@@ -249,11 +249,9 @@ def _servers(settings: Settings, url: str) -> Iterator[Finding]:
     options = StoreOptions(prefix=settings.key_prefix, min_replicas=settings.min_replicas)
     try:
         servers, missing = asyncio.run(examine(url, options))
-    except StoreUnavailableError as away:
-        yield error("store", f"{settings.store_url}: {away}", "start it, or correct BANDIT_STORE_URL")
-        return
-    except ValueError as refused:
-        yield error("store", str(refused), "correct BANDIT_STORE_URL")
+    except (StoreUnavailableError, ValueError) as refused:
+        do = "raise its maxclients" if "many clients" in str(refused) else "start it, or correct BANDIT_STORE_URL"
+        yield error("store", f"{settings.store_url}: {refused}", do)
         return
     name = settings.store_url if settings.store_url.scheme != "embedded" else f"embedded in {settings.data_dir}"
     yield ok("store", f"{name} answers")
