@@ -1,15 +1,15 @@
 """When outstanding decisions were taken: the delay of an event, and that what is outstanding falls by expiry."""
 
 from collections import deque
-from typing import Any
+from functools import cache
 
 import numpy as np
 import pytest
 
 from loadtest.replay.session import pass_time
 from service.engine.arm_run import ArmRun
-from service.engine.ledger import PER_WINDOW, ArmAction, ArmFeedback, Expiry, Params, PointAction, PointFeedback
-from service.engine.run import Run, start_run
+from service.engine.ledger import PER_WINDOW, ArmAction, ArmFeedback, Expiry, Params, PointFeedback
+from service.engine.run import start_run
 from service.learners import REGISTRY
 
 WINDOW = 640.0
@@ -19,12 +19,12 @@ SLOTS = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.1}
 POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 
 
-def start(spec: dict[str, Any], expiry: bool = True) -> Run:
+def start(spec, expiry=True):
     learner = REGISTRY[spec["kind"]].model_validate(spec)
     return start_run(Params(learner, 5, expiry=Expiry(WINDOW, None) if expiry else None))
 
 
-def event(action: ArmAction | PointAction) -> ArmFeedback | PointFeedback:
+def event(action):
     if isinstance(action, ArmAction):
         return ArmFeedback(action.arm, 0.5, action.slot)
     return PointFeedback(np.full(3, 0.5))
@@ -33,8 +33,8 @@ def event(action: ArmAction | PointAction) -> ArmFeedback | PointFeedback:
 @pytest.mark.parametrize("spec", [ARMS, SLOTS, POINTS])
 def test_the_act_an_event_settles_is_found_to_half_a_bucket(spec):
     run, rng, now = start(spec), np.random.default_rng(3), 1e9
-    waiting: list[tuple[float, ArmAction | PointAction]] = []
-    oldest: dict[int, deque[float]] = {}
+    waiting = []
+    oldest = {}
     checked = 0
     for _ in range(600):
         now += float(rng.exponential(1))
@@ -87,7 +87,8 @@ SHORT = 16.0
 COUNT = 2000
 
 
-def unanswered(kind: str, expiry: Expiry | None, **fields: Any) -> Run:
+@cache
+def unanswered(kind, expiry, **fields):
     """A slot a second, and no feedback."""
     run = start_run(Params(REGISTRY[kind].model_validate({"kind": kind, "n_arms": 4} | fields), 3, expiry=expiry))
     for t in range(COUNT):

@@ -53,5 +53,4 @@ def test_many_uniforms_are_those_of_each_slot(t: int, count: int) -> None:
 
     assert draws.uniforms(t, count).tolist() == expected
     assert [draws.uniform(t), draws.uniform(t + count - 1)] == [expected[0], expected[-1]]
-    assert draws.uniforms(t, count).tolist() == expected
-    assert draws._doubles.nbytes == 8 * BLOCK
+    assert (draws.uniforms(t, count).tolist(), draws._doubles.nbytes) == (expected, 8 * BLOCK)

@@ -1,7 +1,5 @@
 """Segments between their uses: arms that changed meanwhile, and the memory that they may take."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 
 
-def segment_of(live: list[int], last_slot: int = 0) -> KeptSegment:
+def segment_of(live, last_slot=0):
     """A segment with numbers of its own for each arm."""
     kept, p = KeptSegment.of(live), np.arange(1.0, len(live) + 1)
     drawn = np.tile(p / p.sum(), (3, 1))
@@ -19,12 +17,12 @@ def segment_of(live: list[int], last_slot: int = 0) -> KeptSegment:
     return kept._replace(segment=segment, last_slot=last_slot)
 
 
-def started(arms: list[str]) -> Any:
+def started(arms):
     fields = {"learner": {"kind": "centred_tsallis", "arms": arms}, "segments": {"max": 5}}
     return Stored.of(Specification.model_validate(fields)).start()
 
 
-def test_changes_of_arms_reach_a_segment_when_it_is_used() -> None:
+def test_changes_of_arms_reach_a_segment_when_it_is_used():
     """Entries of arms that are gone drop out of S, those of new arms are 0; q and e are scaled."""
     run = started(["a", "b", "c"])
     kept = segment_of([0, 1, 2])
@@ -42,17 +40,16 @@ def test_changes_of_arms_reach_a_segment_when_it_is_used() -> None:
     assert run.fitted(fitted) is fitted
 
 
-def test_where_all_arms_are_others_nothing_is_left() -> None:
+def test_where_all_arms_are_others_nothing_is_left():
     run = started(["a", "b"])
     run.change_arms(run.arms.change(["c", "d", "e"], ["a", "b"]), adds_first=True)
 
     segment = run.fitted(segment_of([0, 1])).segment
 
-    assert segment.sums.tolist() == [0, 0, 0]
-    assert segment.pool.tolist() == [1 / 3] * 3
+    assert (segment.sums.tolist(), segment.pool.tolist()) == ([0, 0, 0], [1 / 3] * 3)
 
 
-def test_the_memory_that_segments_take_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_that_segments_take_is_bounded(monkeypatch):
     """Those changed least recently are forgotten, and must be read again."""
     one = segment_of(list(range(1000)))
     monkeypatch.setattr(kept_segments, "MAX_BYTES", 3 * one.nbytes)

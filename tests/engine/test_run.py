@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from service.engine.ledger import ArmFeedback, Draws, PointAction, PointFeedback
-from service.engine.run import start_run
 from tests.support.runs import act, start
 
 ARMS = {"kind": "dexp3", "n_arms": 3}
@@ -17,8 +16,7 @@ def test_the_arm_of_a_slot_depends_on_seed_and_slot_alone() -> None:
     run = start({"kind": "dexp3", "n_arms": 4}, seed=42)
 
     for t in range(1, 600):
-        action = act(run)
-        assert action[:4] == (t, int(Draws(42).uniform(t) * 4), 0.25, 4)
+        assert act(run)[:4] == (t, int(Draws(42).uniform(t) * 4), 0.25, 4)
 
 
 def test_acts_in_one_call_are_acts_in_a_row() -> None:
@@ -52,62 +50,6 @@ def test_copies_leave_the_run_as_it_was() -> None:
     assert not np.array_equal(copy.probabilities, before[0])
 
 
-def test_a_run_taken_up_again_goes_on_with_the_same_numbers() -> None:
-    run = start(ARMS)
-    arms = [act(run).arm for _ in range(7)]
-    run.settle(ArmFeedback(arms[0], 0.5))
-
-    again = start_run(run.params).moved(deepcopy(run.ledger), run.state)
-
-    assert [act(again) for _ in range(300)] == [act(run) for _ in range(300)]
-
-
-def test_everything_is_surplus_before_the_first_act() -> None:
-    assert start(ARMS).surplus([ArmFeedback(0, 0.5), ArmFeedback(2, 0.5)]) == [0, 1]
-    assert start(POINTS).surplus([PointFeedback(np.zeros(3))]) == [0]
-
-
-def test_surplus_is_judged_per_arm_in_the_order_of_the_batch() -> None:
-    run = start(ARMS)
-    arms = [act(run).arm for _ in range(3)]
-    played, never = arms[0], next(arm for arm in range(4) if arm not in arms)
-    count = arms.count(played)
-
-    events = [ArmFeedback(played, 0.1) for _ in range(count + 2)]
-
-    assert run.surplus(events) == [count, count + 1]
-    if never < 3:
-        assert run.surplus([ArmFeedback(never, 0.1), events[0]]) == [0]
-
-
-def test_bundles_beyond_the_outstanding_acts_are_surplus() -> None:
-    run = start(POINTS)
-    for _ in range(3):
-        run.act()
-
-    assert run.surplus([PointFeedback(np.zeros(3))] * 5) == [3, 4]
-    assert run.surplus([PointFeedback(np.zeros(3))] * 3) == []
-
-
-def test_points_come_with_their_query_points() -> None:
-    run = start(POINTS | {"perturbation": 0.25, "learning_rate": 0.5})
-
-    action = run.act()
-
-    assert isinstance(action, PointAction)
-    assert action.x.tolist() == [0.0, 0.0]
-    assert action.query_points is not None
-    assert action.query_points.tolist() == [[0.25, 0.0], [0.0, 0.25]]
-    run.settle(PointFeedback(np.array([0.0, 0.25, 0.0])))
-    action = run.act()
-    assert isinstance(action, PointAction)
-    assert action.x.tolist() == [-0.5, 0.0]
-
-
-def test_probabilities_are_uniform_before_the_first_act() -> None:
-    assert start({"kind": "dexp3", "n_arms": 4}).probabilities.tolist() == [0.25] * 4
-
-
 @pytest.mark.parametrize("rates", [{}, {"learning_rate": 1e12, "loss_clip": 1e12, "probability_floor": 1e-12}])
 def test_one_arm_is_always_played(rates: dict[str, float]) -> None:
     run = start({"kind": "dexp3", "n_arms": 1} | rates)
@@ -137,7 +79,6 @@ def test_one_dimension_has_one_query_point() -> None:
         action = run.act()
         assert isinstance(action, PointAction)
         assert action.query_points is not None
-        points = np.vstack([action.x, action.query_points])
-        run.settle(PointFeedback(np.square(points[:, 0] - 0.3)))
+        run.settle(PointFeedback(np.square(np.vstack([action.x, action.query_points])[:, 0] - 0.3)))
 
     assert run.act().x == pytest.approx([0.3], abs=0.05)  # type: ignore[union-attr]
