@@ -1,7 +1,5 @@
 """Arrays with a leading axis step many runs at once, each as it would be alone, bit for bit."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -22,7 +20,7 @@ WIDE = [pytest.param({"kind": kind, "n_arms": 300}, id=f"{kind}-300") for kind i
     [pytest.param(*each.values, None, id=each.id) for each in ARMS + WIDE]
     + [({"kind": kind, "n_arms": 7} | FIELDS[kind], floor) for kind in ELIGIBLE for floor in (0.0, 0.25)],
 )
-def test_arms(spec: dict[str, Any], floor: float | None) -> None:
+def test_arms(spec, floor):
     """With a floor, slots have eligible arms, the same in all runs, and one run learns nothing for long."""
     learner = REGISTRY[spec["kind"]].model_validate(spec).build()
     assert isinstance(learner, ArmLearner)
@@ -49,7 +47,7 @@ def test_arms(spec: dict[str, Any], floor: float | None) -> None:
 
 
 @pytest.mark.parametrize("spec", POINTS)
-def test_points(spec: dict[str, Any]) -> None:
+def test_points(spec):
     learner = REGISTRY[spec["kind"]].model_validate(spec).build()
     assert isinstance(learner, PointLearner)
     rng = np.random.default_rng(2)
