@@ -19,6 +19,7 @@ from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store, StoreOptions
 from service.store.embedded import EmbeddedServer
+from service.store.memory import MemoryStore
 from tests.support.clock import Clock
 from tests.support.house import requests_traced
 from tests.support.key_leaks import leaks
@@ -79,8 +80,7 @@ def _shared_server() -> Iterator[StartedFrom]:
 
         @cache
         def started(name: str) -> RedisServer:
-            folder = stack.enter_context(TemporaryDirectory(prefix="bandit-redis-"))
-            server = RedisServer(Path(folder))
+            server = RedisServer(Path(stack.enter_context(TemporaryDirectory(prefix="bandit-redis-"))))
             server.program = name
             stack.callback(server.close)
             return server.start()
@@ -140,6 +140,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 def clock() -> Clock:
     """For stores in memory."""
     return Clock()
+
+
+@pytest.fixture
+def memory(clock: Clock) -> MemoryStore:
+    """A store whose clock is moved by the test; sessions of ``client`` of ``tests/api`` are there."""
+    return MemoryStore(clock=clock)
 
 
 @pytest.fixture(params=["memory", "embedded", pytest.param("redis", marks=pytest.mark.servers(REDIS))])

@@ -40,12 +40,6 @@ async def make_client() -> AsyncIterator[MakeClient]:
 
 
 @pytest.fixture
-def memory(clock):
-    """Where sessions of ``client`` are."""
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
 async def client(make_client, memory) -> Client:
     return await make_client(memory)
 

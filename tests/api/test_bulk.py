@@ -253,10 +253,8 @@ async def test_a_hundred_sessions_cost_little_more_than_their_commits(client):
             actions = (await client.post(f"/v1/sessions/{name}/acts", json=acts)).json()["actions"]
             lines += [line(name, each["arm"], event_id=f"{number}-{n}") for n, each in enumerate(actions)]
         begun = time.process_time()
-        found = (await post(client, *lines)).json()
-        assert found == {"applied": 1000, "duplicates": 0}
+        assert (await post(client, *lines)).json() == {"applied": 1000, "duplicates": 0}
         return time.process_time() - begun
 
     one = min([await cost(["one"], number) for number in range(7)])
-    many = min([await cost(names, number) for number in range(7)])
-    assert many <= 6 * one
+    assert min([await cost(names, number) for number in range(7)]) <= 6 * one

@@ -4,9 +4,7 @@ import random
 import struct
 import tracemalloc
 import zlib
-from typing import Any
 
-import httpx
 import pytest
 
 from service.sessions.transfer import _pack, _parts
@@ -22,9 +20,9 @@ LABELS = {"arms": ["a", "b", "c"]}
 WINDOW = {"expiry": {"after_seconds": 60, "default_loss": 1}, "decision_log": {"max_entries": 100}}
 
 
-def sessions() -> dict[str, dict[str, Any]]:
+def sessions():
     """The fields of a session of each learner, plain and with a window, and of some others."""
-    found: dict[str, dict[str, Any]] = {}
+    found = {}
     for kind in sorted(vectors.kinds()):
         learner = vectors.traces(kind)[0]["spec"]
         found[kind] = {"learner": learner, "idle_ttl_seconds": 1000}
@@ -41,17 +39,17 @@ def sessions() -> dict[str, dict[str, Any]]:
     return found
 
 
-async def played(client: httpx.AsyncClient, fields: dict[str, Any]) -> list[str]:
+async def played(client, fields):
     """Use a session in every way; the answers that blame the service."""
     wrong, learner, has_arms = [], fields["learner"], "dim" not in fields["learner"]
 
-    async def call(method: str, path: str, body: Any = None) -> Any:
+    async def call(method, path, body=None):
         answer = await client.request(method, path, json=body)
         if answer.status_code >= 500:
             wrong.append(f"{method} {path} {body}: {answer.text}")
         return answer.json()
 
-    def event(action: Any, **more: Any) -> dict[str, Any]:
+    def event(action, **more):
         if has_arms:
             return {name: action.get(name, 1) for name in ("arm", "slot")} | {"loss": 0.3, **more}
         numbers = [0.25 * each for each in range(1, learner["dim"] + 2)]
@@ -74,7 +72,7 @@ async def played(client: httpx.AsyncClient, fields: dict[str, Any]) -> list[str]
     return wrong
 
 
-async def document_of(client: httpx.AsyncClient, fields: dict[str, Any]) -> dict[str, Any]:
+async def document_of(client, fields):
     """A session that was used, exported and deleted."""
     answer = await client.post("/v1/sessions", json={"session_id": "s", "seed": 7, **fields})
     assert answer.status_code == 201, answer.text
@@ -85,7 +83,7 @@ async def document_of(client: httpx.AsyncClient, fields: dict[str, Any]) -> dict
     return exported.json()
 
 
-async def tried(clients: list[httpx.AsyncClient], fields: dict[str, Any], document: Any) -> tuple[int, list[str]]:
+async def tried(clients, fields, document):
     """Import a document and use the session on each service; the status, and what is not as it should be."""
     answer = await clients[0].post("/v1/sessions/import", json=document)
     if answer.status_code != 201:
@@ -111,16 +109,16 @@ async def test_whatever_is_changed_is_refused_or_works(make_client):
     assert statuses == {201, 422}
 
 
-def record(key: bytes, body: bytes, slot: bytes = b"") -> bytes:
+def record(key, body, slot=b""):
     """A record with its checksum, or a segment behind its slot."""
     return _pack({key: slot + body + zlib.crc32(key + b":" + body).to_bytes(4, "little")})
 
 
-def of_arm(arm: int, *counts: float) -> bytes:
+def of_arm(arm, *counts):
     return _pack({struct.pack(">I", arm): struct.pack("<6d", *counts)})
 
 
-def in_state(at: int, code: str, number: float) -> Any:
+def in_state(at, code, number):
     return lambda state: with_checksum(state[:at] + struct.pack(code, number) + state[at + 8 :])
 
 

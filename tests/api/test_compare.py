@@ -7,18 +7,13 @@ import pytest
 from service.engine.control import Sums, verdict
 from service.engine.ledger import LossRange
 from service.settings import SecretText
-from service.store.memory import MemoryStore
 from tests.support.api_keys import ADMIN, CLIENT, KEYS, SHOP, bearer
+from tests.support.one_session import made
 
 EXPIRY = {"after_seconds": 60, "default_reward": 0}
 REWARDS = {"learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]}, "reward_range": [0, 2], "expiry": EXPIRY}
 FIXED = {"learner": {"kind": "fixed", "arms": ["a", "b"]}, "reward_range": [0, 2], "expiry": EXPIRY}
 POINTS = {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}}}
-
-
-async def created(client, session_id, fields, headers=None):
-    answer = await client.post("/v1/sessions", json={"session_id": session_id} | fields, headers=headers)
-    assert answer.status_code == 201, answer.text
 
 
 async def played(client, session_id, acts, clicks):
@@ -33,11 +28,10 @@ async def compare(client, learner, control, status=200, **more):
     return answer.json()
 
 
-async def test_two_sessions_are_compared_as_two_groups(make_client, clock):
+async def test_two_sessions_are_compared_as_two_groups(client, clock):
     """Due decisions are settled first, which changes no mean: they counted as the default before."""
-    client = await make_client(MemoryStore(clock=clock))
-    await created(client, "new", REWARDS)
-    await created(client, "old", FIXED)
+    for name, fields in (("new", REWARDS), ("old", FIXED)):
+        await made(client, session_id=name, **fields)
     none = (await compare(client, "new", "old"))["groups"]["control"]
     assert none == {"acts": 0, "outstanding": 0, "events": 0, "mean_reward": None}
     await played(client, "new", 150, 120)
@@ -72,9 +66,9 @@ async def test_two_sessions_are_compared_as_two_groups(make_client, clock):
     ],
 )
 async def test_sessions_that_can_not_be_compared_are_refused(client, control, status, told):
-    await created(client, "new", REWARDS)
+    await made(client, session_id="new", **REWARDS)
     if control is not None:
-        await created(client, "old", control)
+        await made(client, session_id="old", **control)
 
     refused = [await compare(client, "new", "old", status)]
     if control in (None, POINTS):
@@ -89,7 +83,7 @@ async def test_sessions_that_can_not_be_compared_are_refused(client, control, st
 async def test_a_key_with_a_prefix_compares_its_own_sessions_alone(make_client):
     client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
     for session_id in ("shop-1", "shop-2", "other"):
-        await created(client, session_id, FIXED, bearer(ADMIN))
+        await made(client, bearer(ADMIN), session_id=session_id, **FIXED)
 
     for key in (SHOP, CLIENT, ADMIN):
         await compare(client, "shop-1", "shop-2", headers=bearer(key))

@@ -8,7 +8,7 @@ import pytest
 
 from service.store.memory import MemoryStore
 from tests.support.changed_documents import changed
-from tests.support.one_session import PATH, act, acts, change, patch, session, view
+from tests.support.one_session import PATH, act, acts, change, moved, patch, session, view
 from tests.support.plain_groups import Groups, in_control
 
 GROUPS = ("learner", "control")
@@ -26,14 +26,8 @@ KINDS = {
 }
 
 
-@pytest.fixture
-async def client(make_client, clock):
-    return await make_client(MemoryStore(clock=clock))
-
-
 async def with_control(client, kind="provisional", share=0.3, **fields):
-    given = {"reward_range": [0, 1], "control": {"share": share}} | KINDS[kind] | fields
-    return await session(client, **given)
+    return await session(client, **({"reward_range": [0, 1], "control": {"share": share}} | KINDS[kind] | fields))
 
 
 async def settled(client, *events, status=200, query="?on_surplus=skip"):
@@ -44,8 +38,7 @@ async def settled(client, *events, status=200, query="?on_surplus=skip"):
 
 
 def event_of(action, reward, **fields):
-    named = {name: action[name] for name in ("arm", "slot", "group")}
-    return named | {"reward": reward} | fields
+    return {name: action[name] for name in ("arm", "slot", "group")} | {"reward": reward} | fields
 
 
 @pytest.mark.parametrize(
@@ -80,8 +73,7 @@ async def test_counts_and_verdict_are_those_of_a_plain_model(make_client, client
                 name = f"v{body['visitor']}" if "visitor" in body else f"s{action['slot']}"
                 name = f"s{slot}" if body.get("distinct") and "visitor" not in body else name
                 expected = "control" if halted or in_control(SEED, name, share) else "learner"
-                assert action["group"] == expected
-                assert action["slot"] == len(plain.all) + 1
+                assert (action["group"], action["slot"]) == (expected, len(plain.all) + 1)
                 plain.act(action["group"], action["arm"], action["slot"], clock.now)
                 given.append(action | ({"segment": body["segment"]} if named else {}))
         elif dice < 0.9 and given:
@@ -120,10 +112,8 @@ async def test_counts_and_verdict_are_those_of_a_plain_model(make_client, client
             await patch(client, halted=False)
             plain.verdict_from, halted, halts = len(plain.all), False, halts + 1
         elif dice > 0.98:
-            document = (await client.get(f"{PATH}/export")).json()
             before = await view(client)
-            client = await make_client(MemoryStore(clock=clock))
-            assert (await client.post("/v1/sessions/import", json=document)).status_code == 201
+            await moved(client, client := await make_client(MemoryStore(clock=clock)))
             assert await view(client) | {"version": ""} == before | {"version": ""}
         judged()
 
@@ -215,8 +205,7 @@ async def test_events_say_their_group_and_surplus_is_judged_by_group_and_arm(cli
     log = (await client.get(f"{PATH}/decisions")).json()["decisions"]
     log = [entry for entry in log if entry["kind"] != "session"]
     assert [entry["group"] for entry in log[:20]] == [each["group"] for each in given]
-    of_events = [name for name in GROUPS for _ in range(counts[name])]
-    assert [entry["group"] for entry in log[20:]] == of_events
+    assert [entry["group"] for entry in log[20:]] == [name for name in GROUPS for _ in range(counts[name])]
     (row,) = [row for row in (await client.get(f"{PATH}/arms")).json()["arms"] if row["arm"] == arm]
     both, leader = sum(counts.values()), (await view(client))["leader"]
     assert (row["acts"], row["feedbacks"], row["outstanding"], row["so_far"]["acts"]) == (both, both, 0, both)
@@ -252,8 +241,7 @@ async def test_control_can_draw_what_fixed_can_not(client):
             answer = await act(client, 409 if refused else 200, visitor=name, **body)
             assert refused or (answer["probability"], answer["label"] in "bc") == (0.5, True)
     await acts(client, 409, count=30, eligible=["b"])
-    shown = await view(client)
-    assert shown["slot"] == groups.count("control")
+    assert (await view(client))["slot"] == groups.count("control")
 
 
 async def test_a_token_carries_its_group(client):
@@ -304,8 +292,7 @@ async def halted_session(client, **fields):
     """A session whose learner is clearly worse: 300 acts, and all clicks are of the control group."""
     await with_control(client, share=0.5, guard={"tolerance": 0.05}, **fields)
     given = (await acts(client, count=300))["actions"]
-    clicks = [event_of(each, 1, event_id=f"c{each['slot']}") for each in given if each["group"] == "control"]
-    return given, clicks
+    return given, [event_of(each, 1, event_id=f"c{each['slot']}") for each in given if each["group"] == "control"]
 
 
 async def test_a_guard_halts_once_and_one_call_lets_it_go_on(client, caplog):
@@ -319,8 +306,7 @@ async def test_a_guard_halts_once_and_one_call_lets_it_go_on(client, caplog):
     assert {each["group"] for each in (await acts(client, count=50))["actions"]} == {"control"}
     assert (await acts(client, count=3, distinct=True, visitor="m"))["actions"][0]["group"] == "control"
     shown = await view(client)
-    assert shown["halted_at"] == before["halted_at"]
-    assert shown["probabilities"] == before["probabilities"]
+    assert (shown["halted_at"], shown["probabilities"]) == (before["halted_at"], before["probabilities"])
     assert (shown["verdict"]["is"], "halted" in [hint["code"] for hint in shown["hints"]]) == ("worse", True)
     halted = (await client.get("/v1/sessions?hint=halted")).json()["sessions"]
     assert [each["session_id"] for each in halted] == ["s"]
@@ -350,9 +336,7 @@ async def test_events_of_older_decisions_leave_a_new_verdict_alone(client, clock
 
     await settled(client, late | {"reward": 0.5}, clicks[0], *[event_of(each, 1) for each in rest])
     assert await settled(client, late) == {"updated": 1, "outstanding": (await view(client))["outstanding"]}
-    document = (await client.get(f"{PATH}/export")).json()
-    client = await make_client(MemoryStore(clock=clock))
-    assert (await client.post("/v1/sessions/import", json=document)).status_code == 201
+    await moved(client, client := await make_client(MemoryStore(clock=clock)))
     groups = (await view(client))["groups"]
     assert [groups[name]["mean_reward"] for name in GROUPS] == [0, 0]
     assert groups["control"]["events"] == len(clicks)
@@ -367,8 +351,7 @@ async def test_tokens_say_of_which_decisions_events_after_a_halt_are(client):
     guarded = {"control": {"share": 0.5}, "guard": {"tolerance": 0.01, "silence": False}, "seed": 7}
     await client.post("/v1/sessions", json={"session_id": "s"} | body | guarded)
     before = (await acts(client, count=400))["actions"]
-    clicks = [{"arm": 0, "group": "control", "reward": 1}] * 150
-    assert (await settled(client, *clicks))["applied"] == 150
+    assert (await settled(client, *([{"arm": 0, "group": "control", "reward": 1}] * 150)))["applied"] == 150
     await patch(client, halted=False)
 
     new = [each for each in (await acts(client, count=400))["actions"] if each["group"] == "learner"]

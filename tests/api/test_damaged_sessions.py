@@ -9,8 +9,8 @@ from service.store import open_store
 from tests.support import vectors
 from tests.support.changed_documents import with_checksum
 from tests.support.examples import some_quick
+from tests.support.one_session import PATH, made
 
-PATH = "/v1/sessions/s"
 ARMS = [spec for kind in sorted(vectors.kinds()) if "n_arms" in (spec := vectors.traces(kind)[0]["spec"])]
 POINTS = [spec for kind in sorted(vectors.kinds()) if "dim" in (spec := vectors.traces(kind)[0]["spec"])]
 BALL = {"kind": "ball", "radius": 1.0}
@@ -40,8 +40,7 @@ CORRUPT = {(500, "state_corrupt")}
 
 
 async def make(client, learner, name="s", **fields):
-    answer = await client.post("/v1/sessions", json={"session_id": name, "learner": learner, "seed": 1} | fields)
-    assert answer.status_code == 201, answer.text
+    await made(client, session_id=name, learner=learner, seed=1, **fields)
     await client.post(f"/v1/sessions/{name}/acts", json={"count": 9})
 
 
@@ -116,8 +115,7 @@ async def test_open_slots_of_arms_that_never_were_are_refused(client, redis_serv
     spec = next(spec for spec in ARMS if spec["kind"] == kind)
     for name, n_arms in (("s", 2), ("other", 9)):
         await make(client, spec | {"n_arms": n_arms}, name)
-    others = redis_server.client.hgetall("bandit:{other}:slots")
-    redis_server.client.hset("bandit:{s}:slots", mapping=others)
+    redis_server.client.hset("bandit:{s}:slots", mapping=redis_server.client.hgetall("bandit:{other}:slots"))
     redis_server.client.hset("bandit:{s}", "version", "x-1")
 
     answer = await client.post(f"{PATH}/act")
@@ -162,7 +160,7 @@ CALLS = [
 async def other(make_client, redis_server, client):
     """Another service, which has nothing of the session in its cache; the first one has."""
     for name in ("s", "sound"):
-        assert (await client.post("/v1/sessions", json={"session_id": name} | WHOLE)).status_code == 201
+        await made(client, session_id=name, **WHOLE)
         await client.post(f"/v1/sessions/{name}/act", json={"eligible": ["a"]}, headers={"Idempotency-Key": "k"})
         assert (await client.post(f"/v1/sessions/{name}/feedback", json=EVENT)).json()["applied"] == 1
     return await make_client(open_store(redis_server.url))
@@ -200,9 +198,7 @@ async def test_whichever_field_is_changed_the_session_alone_is_blamed(client, ot
     ],
     ids=lambda value: ascii(value[:30]),
 )
-async def test_what_lists_show_is_changed_and_the_session_is_read_in_its_place(
-    client, other, redis_server, written, damage
-):
+async def test_what_lists_show_was_changed_and_the_session_is_read(client, other, redis_server, written, damage):
     about = redis_server.client.hget("bandit:{s}", "about")
     assert written in about
     shown = (await client.get("/v1/sessions")).json()
@@ -215,7 +211,10 @@ async def test_what_lists_show_is_changed_and_the_session_is_read_in_its_place(
     }
 
 
-@pytest.mark.parametrize("value", [*ODD, b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xff" + bytes(6)], ids=ascii)
+BY_HAND = [b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xff" + bytes(6), b"\xa1", b"\xa1\xc1", b"\x05", b"\x92\1\2"]
+
+
+@pytest.mark.parametrize("value", [*ODD, *BY_HAND], ids=ascii)
 async def test_counts_that_are_no_numbers_count_nothing(client, other, redis_server, value):
     for field in ("#0", "#1"):
         redis_server.client.hset("bandit:{s}", field, value)
@@ -225,9 +224,7 @@ async def test_counts_that_are_no_numbers_count_nothing(client, other, redis_ser
 
 @pytest.mark.parametrize("key", ["", ":slots", ":log", ":seen"])
 @pytest.mark.parametrize("value", ["text", "list", "hash", "nothing"])
-async def test_whichever_key_is_of_another_type_the_session_alone_is_blamed(
-    client, other, redis_server, key, value
-):
+async def test_whatever_key_is_of_another_type_the_session_alone_is_blamed(client, other, redis_server, key, value):
     names = redis_server.client.keys(f"bandit:{{s}}{key}*" if key else "bandit:{s}")
     assert names
     for name in names:

@@ -39,8 +39,7 @@ async def test_browsers_get_a_page(client):
 async def test_others_get_an_index_whose_addresses_are_served(client, headers):
     index = (await client.get("/", headers=headers)).json()
 
-    statuses = [(await client.get(path)).status_code for path in index.values()]
-    assert statuses == [200] * len(index) != []
+    assert [(await client.get(path)).status_code for path in index.values()] == [200] * len(index) != []
 
 
 async def test_the_page_runs_only_what_is_served_from_here(client):
@@ -107,8 +106,7 @@ async def test_without_the_package_the_page_says_how_to_get_it(client, monkeypat
 
 
 async def test_it_can_be_turned_off(make_client):
-    client = await make_client(dashboard=False)
-    answer = await client.get("/", headers=BROWSER)
+    answer = await (await make_client(dashboard=False)).get("/", headers=BROWSER)
 
     assert (answer.status_code, answer.headers["location"]) == (307, "docs")
 

@@ -10,15 +10,12 @@ from service.cooperative import FairYield
 from service.evaluation.command import main as evaluate
 from service.models.specification import Specification
 from service.serialization.summary import time_text
-from tests.support.one_session import PATH, pages
+from tests.support.one_session import PATH, made, pages
 
 
 async def start(client, **fields):
     learner = {"kind": "centred_tsallis", "arms": ["a", "b"]}
-    body = {"session_id": "s", "learner": learner, "seed": 7, "decision_log": {"max_entries": 1000}}
-    answer = await client.post("/v1/sessions", json=body | fields)
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+    return await made(client, **{"learner": learner, "seed": 7, "decision_log": {"max_entries": 1000}} | fields)
 
 
 async def log(client, **params):
@@ -35,8 +32,7 @@ def timeless(decisions):
 
 
 async def test_acts_and_events_are_logged_as_they_were_answered(client):
-    view = await start(client)
-    assert view["decision_log"] == {"max_entries": 1000}
+    assert (await start(client))["decision_log"] == {"max_entries": 1000}
     actions = (await client.post(f"{PATH}/acts", json={"count": 3})).json()["actions"]
     events = [
         {"arm": actions[0]["arm"], "loss": 0.25, "event_id": "one"},
@@ -208,9 +204,8 @@ async def test_a_change_may_be_the_first_entry(client):
 async def test_how_events_are_read_is_said_again_before_the_log_is_trimmed(client, most, every):
     """Within a large batch, too, and in later ones as of the last change."""
     await start(client, decision_log={"max_entries": most})
-    session = Specification.model_validate(
-        {"learner": {"kind": "dexp3", "n_arms": 2}, "decision_log": {"max_entries": most}}
-    )
+    fields = {"learner": {"kind": "dexp3", "n_arms": 2}, "decision_log": {"max_entries": most}}
+    session = Specification.model_validate(fields)
     other = {"expiry": None, "loss_range": [0, 5]}
     batch = Journal([Settled([0] * every, [1.0] * every, [None] * every), SessionChanged(["floor"], other)])
     batch.append(Ended(0, "applied", 1.0))
@@ -221,8 +216,7 @@ async def test_how_events_are_read_is_said_again_before_the_log_is_trimmed(clien
     places = [place for place, each in enumerate(entries) if each["kind"] == "session"]
     assert places[0] == 0
     assert all(one < other <= one + every for one, other in pairwise([*places, len(entries)]))
-    assert entries[0]["loss_range"] == [0, 1]
-    assert entries[places[-1]]["loss_range"] == [0, 5]
+    assert (entries[0]["loss_range"], entries[places[-1]]["loss_range"]) == ([0, 1], [0, 5])
     assert len(entries) - len(places) == 2 * every + 1
 
 

@@ -116,11 +116,9 @@ async def test_distinct_arms_are_drawn_one_by_one_from_those_left(client, kind):
 
     left = [0, 2, 3]
     for action in several["actions"]:
-        own = run.act(run.arms.find(left)[0])
-        assert (action["slot"], action["arm"], action["probability"]) == own[:3]
+        assert (action["slot"], action["arm"], action["probability"]) == run.act(run.arms.find(left)[0])[:3]
         left.remove(action["arm"])
-    assert several["skipped"] == 1
-    assert several["actions"][-1]["probability"] == 1.0
+    assert (several["skipped"], several["actions"][-1]["probability"]) == (1, 1.0)
     assert sorted(action["label"] for action in fewer["actions"]) == ARMS
     assert [action["slot"] for action in fewer["actions"]] == [4, 5, 6, 7]
     assert (await view(client))["outstanding"] == 7
@@ -214,8 +212,7 @@ async def test_distinct_is_a_field_of_acts_alone(client):
 
 async def test_labels_where_the_session_has_none_are_refused_and_the_other_way_round_is_not(client):
     await session(client, arms=4)
-    answer = await act(client, status=422, eligible=["a"])
-    assert answer["errors"][0]["field"] == "eligible"
+    assert (await act(client, status=422, eligible=["a"]))["errors"][0]["field"] == "eligible"
     assert (await act(client, exclude=[0]))["arm"] != 0
 
 
@@ -229,8 +226,7 @@ async def test_learners_that_do_not_define_choices_say_so(client, kind):
         ({"count": 2, "distinct": True}, "distinct"),
         ({"count": 2, "eligible": ["a"]}, "eligible"),
     ):
-        answer = await (acts if "count" in body else act)(client, status=422, **body)
-        assert answer["errors"][0]["field"] == field
+        assert (await (acts if "count" in body else act)(client, status=422, **body))["errors"][0]["field"] == field
     assert len((await acts(client, count=2, distinct=False))["actions"]) == 2
 
 
@@ -260,20 +256,15 @@ async def test_the_numbers_are_those_of_the_run_in_process_and_no_arm_falls_belo
         run.settle(ArmFeedback(action["arm"], loss, action["slot"]))
 
     seen = await view(client)
-    assert seen["floor"] == 0.2
-    assert seen["probabilities"] == run.probabilities.tolist()
+    assert (seen["floor"], seen["probabilities"]) == (0.2, run.probabilities.tolist())
     assert min(seen["probabilities"]) >= 0.05
     assert sum(seen["probabilities"]) == pytest.approx(1)
 
 
 async def test_no_floor_is_a_floor_of_0(client):
     without = await session(client)
-    again = await client.post(
-        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}, "floor": 0}
-    )
-    other = await client.post(
-        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}, "floor": 0.1}
-    )
+    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}}
+    again, other = [await client.post("/v1/sessions", json=body | {"floor": each}) for each in (0, 0.1)]
 
     assert without["floor"] == 0
     assert (again.status_code, again.json()) == (200, without)
@@ -308,8 +299,7 @@ async def test_learners_that_do_not_define_a_floor_say_so(client, kind):
 
 async def test_a_floor_alone_draws_fixed_arms_at_0(client):
     """It applies before it is judged whether an arm is left."""
-    probabilities = {"a": 0.5, "b": 0.5, "c": 0, "d": 0}
-    await session(client, kind="fixed", learner={"probabilities": probabilities}, floor=0.5)
+    await session(client, kind="fixed", learner={"probabilities": {"a": 0.5, "b": 0.5, "c": 0, "d": 0}}, floor=0.5)
 
     action = await act(client, eligible=["c", "d"])
 
@@ -327,8 +317,7 @@ async def test_a_paused_arm_is_not_drawn_until_it_is_resumed(client, kind):
     again = await change(client, resume=["b"], pause=["d"])
     drawn = {action["label"] for action in (await acts(client, count=60))["actions"]}
 
-    assert paused["paused"] == ["b", "d"]
-    assert paused["probabilities"] == pytest.approx([0.5, 0, 0.5, 0])
+    assert (paused["paused"], paused["probabilities"]) == (["b", "d"], pytest.approx([0.5, 0, 0.5, 0]))
     assert {action["label"] for action in actions} == {"a", "c"}
     assert (named["label"], named["probability"], named["skipped"]) == ("a", 1.0, 1)
     assert again["paused"] == ["d"]
@@ -349,8 +338,7 @@ async def test_a_paused_arm_goes_on_learning_and_keeps_what_it_has_learned(clien
     paused = await view(client)
     resumed = await change(client, resume=["b"])
 
-    assert paused["probabilities"][1] == 0
-    assert paused["probabilities"][0] == pytest.approx(1 / 3)
+    assert (paused["probabilities"][1], paused["probabilities"][0]) == (0, pytest.approx(1 / 3))
     assert 0 < resumed["probabilities"][1] < 0.25
     assert paused["removed"] == 0
     assert paused["feedbacks"] == len(of_b) > 0
@@ -402,10 +390,8 @@ async def test_removes_come_before_adds_resumes_and_pauses(client):
     first = await change(client, remove=["a"], add=["a", "x"], resume=["x"], pause=["x", "c"])
     second = await change(client, remove=["c"], add=["c"], resume=["x", "c"])
 
-    assert first["learner"]["arms"] == ["b", "c", "d", "a", "x"]
-    assert first["paused"] == ["c", "x"]
-    assert second["learner"]["arms"] == ["b", "d", "a", "x", "c"]
-    assert second["paused"] == []
+    assert (first["learner"]["arms"], first["paused"]) == (["b", "c", "d", "a", "x"], ["c", "x"])
+    assert (second["learner"]["arms"], second["paused"]) == (["b", "d", "a", "x", "c"], [])
 
 
 async def test_the_only_unpaused_arms_may_go_when_others_come(client):
@@ -414,8 +400,7 @@ async def test_the_only_unpaused_arms_may_go_when_others_come(client):
 
     changed = await change(client, remove=["a", "b"], add=["x"])
 
-    assert changed["paused"] == ["c", "d"]
-    assert changed["probabilities"] == pytest.approx([0, 0, 1])
+    assert (changed["paused"], changed["probabilities"]) == (["c", "d"], pytest.approx([0, 0, 1]))
     assert {action["label"] for action in (await acts(client, count=5))["actions"]} == {"x"}
 
 

@@ -30,9 +30,7 @@ def in_files(server):
     return {name for name in NAMES if any(name.encode() in each for each in files)}
 
 
-async def test_a_deleted_session_leaves_nothing_in_memory_and_in_the_log_once_it_is_rewritten(
-    make_client, own_redis_server
-):
+async def test_a_deleted_session_leaves_nothing_in_memory_and_in_a_rewritten_log(make_client, own_redis_server):
     own_redis_server.client.config_set("rdbcompression", "no")
     store = RedisStore(own_redis_server.url, StoreOptions())
     client, path = await make_client(store), f"/v1/sessions/{SESSION}"

@@ -11,16 +11,13 @@ from service.errors import NewerSchemaError, StateCorruptError
 from service.serialization.state import NEWEST
 from service.sessions import pages
 from service.store.memory import MemoryStore
-from tests.support.one_session import PATH, act, acts, patch
+from tests.support.one_session import PATH, act, acts, moved, patch, session
 from tests.support.sessions import commit
 from tests.support.waiting import until
 
 
 async def start(client, most=1000):
-    learner = {"kind": "centred_tsallis", "arms": ["a", "b"]}
-    body = {"session_id": "s", "learner": learner, "seed": 7, "decision_log": {"max_entries": most}}
-    answer = await client.post("/v1/sessions", json=body)
-    assert answer.status_code == 201, answer.text
+    await session(client, arms=["a", "b"], decision_log={"max_entries": most})
 
 
 async def read(client, cursor=None, status=200, **query):
@@ -49,6 +46,13 @@ async def waiting(client, readers=1):
     await until(are_there)
 
 
+async def reading(client, cursor=None, status=200):
+    """A task that waits for the next entry."""
+    reader = asyncio.create_task(read(client, cursor, status, wait_seconds=30))
+    await waiting(client)
+    return reader
+
+
 # -- Positions and cursors.
 
 
@@ -56,8 +60,7 @@ async def test_positions_count_all_entries_whoever_commits_them(make_client, cli
     other = await make_client(memory)
     await start(client)
     for each in (client, other, client):
-        action = await act(each)
-        event = {"arm": action["arm"], "loss": 0.5, "event_id": "once"}
+        event = {"arm": (await act(each))["arm"], "loss": 0.5, "event_id": "once"}
         await each.post(f"{PATH}/feedbacks", params={"on_surplus": "skip"}, json={"events": [event, event]})
     await patch(other, floor=0.1)
 
@@ -104,8 +107,7 @@ async def test_an_import_goes_on_behind_the_entries_elsewhere(make_client, clien
     await acts(client, count=3)
     early, late = await read(client, limit=2), await read(client)
     elsewhere = await make_client(MemoryStore())
-    exported = (await client.get(f"{PATH}/export")).json()
-    assert (await elsewhere.post("/v1/sessions/import", json=exported)).status_code == 201
+    await moved(client, elsewhere)
 
     empty = await read(elsewhere)
     assert (empty["decisions"], empty["cursor"]) == ([], late["cursor"])
@@ -127,8 +129,7 @@ async def test_a_cursor_of_the_session_before_is_refused(client, clock):
         await client.delete(PATH)
         clock.now += later
         await start(client)
-        problem = await read(client, cursor, 422)
-        assert "had this id before" in problem["detail"]
+        assert "had this id before" in (await read(client, cursor, 422))["detail"]
         await client.delete(PATH)
 
 
@@ -143,8 +144,7 @@ async def test_nobody_waits_longer_than_thirty_seconds(client, wait):
 )
 async def test_a_log_without_entries_whose_session_can_not_be_read(client, memory, state, error):
     await start(client)
-    stored = memory._sessions["s"]
-    await memory.commit(commit(stored.version, "a-1", state=state))
+    await memory.commit(commit(memory._sessions["s"].version, "a-1", state=state))
 
     assert (await read(client, None, error.status))["code"] == error.code
 
@@ -155,8 +155,7 @@ async def test_a_log_without_entries_whose_session_can_not_be_read(client, memor
 async def test_a_reader_waits_for_the_next_entry_and_no_longer(client):
     await start(client)
     cursor = (await read(client))["cursor"]
-    reader = asyncio.create_task(read(client, cursor, wait_seconds=30))
-    await waiting(client)
+    reader = await reading(client, cursor)
     began = time.monotonic()
     await act(client)
 
@@ -171,8 +170,7 @@ async def test_a_reader_waits_for_the_next_entry_and_no_longer(client):
 async def test_what_another_worker_commits_is_found_too(make_client, client, memory):
     other = await make_client(memory)
     await start(client)
-    reader = asyncio.create_task(read(client, wait_seconds=30))
-    await waiting(client)
+    reader = await reading(client)
     await act(other)
 
     assert positions(await reader) == [1, 2]
@@ -180,12 +178,9 @@ async def test_what_another_worker_commits_is_found_too(make_client, client, mem
 
 @pytest.mark.parametrize("is_made_again", [False, True])
 @pytest.mark.parametrize("is_other", [False, True])
-async def test_a_session_that_is_deleted_under_a_reader_is_unknown(
-    make_client, client, memory, clock, is_other, is_made_again
-):
+async def test_who_reads_a_deleted_session_is_told_so(make_client, client, memory, clock, is_other, is_made_again):
     await start(client)
-    reader = asyncio.create_task(read(client, None, 404, wait_seconds=30))
-    await waiting(client)
+    reader = await reading(client, None, 404)
     deleting = await make_client(memory) if is_other else client
     await deleting.delete(PATH)
     clock.now += 1
@@ -195,12 +190,9 @@ async def test_a_session_that_is_deleted_under_a_reader_is_unknown(
     assert (await reader)["code"] == "unknown_session"
 
 
-async def test_a_session_made_again_without_a_log_is_not_the_one_that_a_reader_waits_for(
-    make_client, client, memory, clock
-):
+async def test_a_session_made_again_without_a_log_is_not_the_one_that_is_read(make_client, client, memory, clock):
     await start(client)
-    reader = asyncio.create_task(read(client, None, 404, wait_seconds=30))
-    await waiting(client)
+    reader = await reading(client, None, 404)
     other = await make_client(memory)
     await other.delete(PATH)
     clock.now += 1
@@ -236,9 +228,7 @@ async def test_so_many_wait_and_no_more(make_client):
 async def test_nobody_waits_for_a_client_that_has_left(client):
     await start(client)
     app = client._transport.app
-    left = httpx.ASGITransport(
-        lambda scope, *io: app(scope | {"extensions": {"bandit.is_gone": lambda: True}}, *io)
-    )
+    left = httpx.ASGITransport(lambda call, *io: app(call | {"extensions": {"bandit.is_gone": lambda: True}}, *io))
     async with httpx.AsyncClient(transport=left, base_url="http://service") as gone:
         answer = await gone.get(f"{PATH}/decisions", params={"wait_seconds": 30})
 

@@ -5,14 +5,13 @@ import math
 import pytest
 
 from service.serialization.summary import MAX_ARMS
+from tests.support.one_session import made
 
 EXPIRY = {"after_seconds": 64, "default_loss": 0}
 
 
 async def opened(client, acts, **fields):
-    learner = {"kind": "centred_tsallis", "n_arms": 1}
-    body = {"session_id": "s", "learner": learner, "loss_range": [1, 0]} | fields
-    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    await made(client, **{"learner": {"kind": "centred_tsallis", "n_arms": 1}, "loss_range": [1, 0]} | fields)
     for start in range(0, acts, 1000):
         await client.post("/v1/sessions/s/acts", json={"count": min(1000, acts - start)})
 
@@ -25,8 +24,7 @@ async def send(client, losses, query=""):
 async def codes(client):
     hints = (await client.get("/v1/sessions/s")).json()["hints"]
     assert all(hint["message"] for hint in hints)
-    listed = (await client.get("/v1/sessions")).json()["sessions"][0]["hints"]
-    assert hints == listed
+    assert hints == (await client.get("/v1/sessions")).json()["sessions"][0]["hints"]
     return [hint["code"] for hint in hints]
 
 
@@ -56,8 +54,7 @@ async def test_an_event_ends_the_hint_of_the_first_window(client):
 
 
 async def test_clicks_alone_are_not_alike_where_other_decisions_count_as_their_default(client, clock):
-    learner = {"kind": "multiscale_tsallis", "n_arms": 1}
-    await opened(client, 101, learner=learner, expiry=EXPIRY)
+    await opened(client, 101, learner={"kind": "multiscale_tsallis", "n_arms": 1}, expiry=EXPIRY)
     await send(client, [1] * 100)
     assert await codes(client) == []
     await send(client, [1])
@@ -119,8 +116,7 @@ async def test_effective_arms_are_the_exponential_of_the_entropy(client):
 
     view = (await client.get("/v1/sessions/s")).json()
 
-    entropy = -sum(p * math.log(p) for p in view["probabilities"])
-    assert view["effective_arms"] == pytest.approx(math.exp(entropy))
+    assert view["effective_arms"] == pytest.approx(math.exp(-sum(p * math.log(p) for p in view["probabilities"])))
 
 
 async def test_lists_show_the_effective_arms_of_arms_just_changed(client):

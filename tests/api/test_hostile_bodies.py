@@ -17,9 +17,7 @@ than telling of every fault took (3 to 10 s)."""
     [
         pytest.param('{"events":[' + ",".join(["1"] * 900_000) + "]}", id="more events than allowed"),
         pytest.param('{"events":[' + ",".join(['{"loss":"x"}'] * 10_000) + "]}", id="all events wrong"),
-        pytest.param(
-            '{"events":[' + ",".join(['{"a":1,"b":1,"c":1,"d":1}'] * 10_000) + "]}", id="many faults each"
-        ),
+        pytest.param('{"events":[' + ",".join(['{"a":1,"b":1,"c":1,"d":1}'] * 10_000) + "]}", id="many faults"),
         pytest.param('{"losses":[' + ",".join(['""'] * 600_000) + "]}", id="all losses wrong"),
         pytest.param('{"arm":0,"loss":0,' + ",".join(f'"{n}":1' for n in range(150_000)) + "}", id="fields"),
     ],
@@ -154,9 +152,8 @@ async def test_all_that_can_be_said_of_each_arm_is_taken_where_few_events_are_al
 
 async def test_an_act_may_exclude_many_where_few_events_and_arms_are_allowed(make_client):
     client = await make_client(max_arms=2, max_events=1)
-    await client.post(
-        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]}}
-    )
+    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner})
 
     answer = await client.post("/v1/sessions/s/act", json={"exclude": [f"label {n}" for n in range(10_000)]})
 
@@ -291,9 +288,8 @@ async def test_they_are_refused_and_the_answer_is_small_and_valid(client, method
     await client.post("/v1/sessions/s/act")
     before = (await client.get("/v1/sessions/s")).json()
 
-    answer = await client.request(
-        method, f"/v1/sessions{call}", content=body.replace("%s", text), headers=JSON | key
-    )
+    body = body.replace("%s", text)
+    answer = await client.request(method, f"/v1/sessions{call}", content=body, headers=JSON | key)
 
     assert created.status_code == 201
     assert_problem(answer, 422, "invalid_request")

@@ -99,9 +99,7 @@ LABELLED = [f"{number:0123}" for number in range(1000)]
         pytest.param([str(number) for number in range(20_000)], "PATCH", "arms", {}, id="many arms"),
     ],
 )
-async def test_a_long_answer_is_kept_short_and_comes_again_whole(
-    make_client, redis_server, arms, method, call, body
-):
+async def test_a_long_answer_is_kept_short_and_returns_whole(make_client, redis_server, arms, method, call, body):
     client = await make_client(open_store(redis_server.url))
     await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "arms": arms}})
     path, key = f"/v1/sessions/s/{call}", {"Idempotency-Key": "once"}
@@ -110,22 +108,9 @@ async def test_a_long_answer_is_kept_short_and_comes_again_whole(
     again = await client.request(method, path, json=body, headers=key)
 
     assert (first.status_code, again.status_code) == (200, 200)
-    assert again.headers["Idempotent-Replayed"] == "true"
-    assert again.content == first.content
+    assert (again.headers["Idempotent-Replayed"], again.content) == ("true", first.content)
     (kept,) = redis_server.client.keys("bandit:{s}:seen:*")
     assert redis_server.client.memory_usage(kept) < len(first.content) / 4
-
-
-async def test_a_visitors_key_makes_the_choice_stick(client, create):
-    path = await create(learner={"kind": "dexp3", "n_arms": 50})
-
-    async def chosen(visitor):
-        return (await client.post(f"{path}/act", headers={"Idempotency-Key": f"visitor-{visitor}"})).json()
-
-    first, other = await chosen(1), await chosen(2)
-
-    assert (await chosen(1), await chosen(2)) == (first, other)
-    assert (await client.get(path)).json()["slot"] == 2
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "\u00e9"])
@@ -152,8 +137,7 @@ async def test_a_route_without_a_body_takes_a_key(make_client, monkeypatch):
     @router.post("/{session_id}", response_model=None)
     @access(CLIENTS)
     async def new(call: Call, session_id: str) -> Reply:
-        key = await call.idempotency()
-        return Reply(key.key)
+        return Reply((await call.idempotency()).key)
 
     monkeypatch.setattr("service.app.ROUTES", [*ROUTES, *router.routes])
     client = await make_client()

@@ -187,8 +187,7 @@ def test_a_client_that_sends_it_all_learns_why_and_no_memory_is_taken(service, h
 @pytest.mark.parametrize("call", ["feedback", "feedbacks", "acts"])
 @pytest.mark.slow
 def test_idle_connections_hold_nothing_of_what_they_sent(service, call):
-    body = b'{"gradient":[' + b"0.5," * 480_000 + b"0.5]}"
-    sent = request(f"/v1/sessions/s/{call}", body)
+    sent = request(f"/v1/sessions/s/{call}", b'{"gradient":[' + b"0.5," * 480_000 + b"0.5]}")
     with ExitStack() as stack:
         connections = [stack.enter_context(connected(service)) for _ in range(12)]
         for connection in connections[:2]:
@@ -215,8 +214,7 @@ def test_a_flood_of_pipelined_requests_is_read_no_faster_than_answered(service):
 
 async def test_a_cancelled_request_is_told_to_come_again(make_client):
     """As uvicorn does it to those that are still served when the grace time ends."""
-    client = await make_client()
-    transport = client._transport
+    transport = (await make_client())._transport
     started = asyncio.Event()
     app = transport.app
     messages = []
@@ -238,8 +236,7 @@ async def test_a_cancelled_request_is_told_to_come_again(make_client):
     start, body = messages
     headers = dict(start["headers"])
     assert start["status"] == 503
-    assert headers[b"content-type"] == b"application/problem+json"
-    assert headers[b"retry-after"] == b"1"
+    assert (headers[b"content-type"], headers[b"retry-after"]) == (b"application/problem+json", b"1")
     assert headers[b"connection"] == b"close"
     assert json.loads(body["body"])["code"] == "overloaded"
 
@@ -258,7 +255,6 @@ def test_at_the_end_of_the_grace_time_requests_get_a_problem(tmp_path, own_redis
             own_redis_server.thaw()
         answer = waiting.result()
 
-    assert answer.status_code == 503
-    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
     assert "retry-after" in answer.headers
     assert answer.json()["code"] in {"overloaded", "store_unavailable"}

@@ -5,23 +5,20 @@ import random
 import pytest
 
 from service.store.memory import MemoryStore
-from tests.support.one_session import PATH, acts, change, patch, view
+from tests.support.one_session import PATH, acts, change, made, moved, patch, view
 
 WINDOW = 64
 
 
 async def opened(client, kind="centred_tsallis", arms=("a",), **fields):
-    expiry = {"after_seconds": WINDOW, "default_reward": 0}
     learner = {"kind": kind, "arms": list(arms)} | fields
-    body = {"session_id": "s", "learner": learner, "reward_range": [0, 1], "expiry": expiry, "seed": 1}
-    answer = await client.post("/v1/sessions", json=body)
-    assert answer.status_code == 201, answer.text
+    expiry = {"after_seconds": WINDOW, "default_reward": 0}
+    await made(client, learner=learner, reward_range=[0, 1], expiry=expiry, seed=1)
 
 
 async def send(client, count, **event):
     event = {"label": "a", "reward": 1} | event
-    answer = await client.post(f"{PATH}/feedbacks", json={"events": [event] * count})
-    return answer.json()["surplus"]
+    return (await client.post(f"{PATH}/feedbacks", json={"events": [event] * count})).json()["surplus"]
 
 
 async def is_hinted(client):
@@ -85,8 +82,7 @@ async def test_a_session_that_moves_takes_with_it_what_came_late(make_client, cl
     clock.now += WINDOW + 2
     assert await send(client, 999) == 999
     elsewhere = await make_client(MemoryStore(clock=clock))
-    exported = (await client.get(f"{PATH}/export")).json()
-    assert (await elsewhere.post("/v1/sessions/import", json=exported)).status_code == 201
+    await moved(client, elsewhere)
     await send(elsewhere, 1)
 
     assert await is_hinted(elsewhere)

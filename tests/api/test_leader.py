@@ -3,7 +3,6 @@
 import pytest
 
 from service.sessions import views
-from service.store.memory import MemoryStore
 from tests.support.one_session import PATH, change, patch, session, view
 
 WINDOW = {"after_seconds": 3600, "default_reward": 0}
@@ -55,8 +54,7 @@ async def test_the_leader_is_the_most_probable_arm_and_clear_if_no_interval_reac
 
 async def test_of_many_arms_without_labels_those_that_may_be_better_are_found(client, monkeypatch):
     monkeypatch.setattr(views, "ARMS_AT_ONCE", 5)
-    chances = [*([0.04] * 21), 0.16]
-    fixed = {"kind": "fixed", "learner": {"probabilities": chances}}
+    fixed = {"kind": "fixed", "learner": {"probabilities": [*([0.04] * 21), 0.16]}}
     await session(client, arms=22, reward_range=[0, 1], expiry=WINDOW, **fixed)
     seen = []
     for _ in range(3):
@@ -69,8 +67,7 @@ async def test_of_many_arms_without_labels_those_that_may_be_better_are_found(cl
     assert "label" not in seen[0]
 
 
-async def test_expired_decisions_count_before_they_are_committed(make_client, clock):
-    client = await make_client(MemoryStore(clock=clock))
+async def test_expired_decisions_count_before_they_are_committed(client, clock):
     halves = WINDOW | {"default_reward": 0.5}
     await session(client, arms=["a", "b"], kind="fixed", reward_range=[0, 1], expiry=halves)
     await played(client, 30, 0, reward=1)
@@ -81,8 +78,7 @@ async def test_expired_decisions_count_before_they_are_committed(make_client, cl
 
     assert shown == await told_by_arms(client)
     assert shown["mean"] == before["mean"]
-    changed = await patch(client, expiry=WINDOW | {"default_reward": 0.5, "after_seconds": 60})
-    assert changed["leader"] == shown
+    assert (await patch(client, expiry=WINDOW | {"default_reward": 0.5, "after_seconds": 60}))["leader"] == shown
 
 
 async def test_the_leader_is_of_the_whole_session_and_of_arms_alone(client):
@@ -101,8 +97,7 @@ async def test_the_leader_counts_the_acts_of_both_groups(client):
     actions = (await client.post(f"{PATH}/acts", json={"count": 60})).json()["actions"]
     of_a = [each for each in actions if each["label"] == "a"]
     events = [{"label": "a", "reward": 1, **({"group": "control"} if "group" in each else {})} for each in of_a[:9]]
-    answer = await client.post(f"{PATH}/feedbacks", json={"events": events})
-    assert answer.json()["applied"] == 9
+    assert (await client.post(f"{PATH}/feedbacks", json={"events": events})).json()["applied"] == 9
 
     row = (await client.get(f"{PATH}/arms")).json()["arms"][0]
 

@@ -230,8 +230,7 @@ async def test_decisions_that_are_due_count_as_expired_before_anybody_settles_th
     assert [row["expired"] for row in seen] == [row["expired"] for row in settled]
     for row in seen:
         ended = row["expired"] + row["feedbacks"]
-        total = 0.25 * row["expired"] + row["feedbacks"]
-        assert row["mean_loss"] == pytest.approx(total / ended)
+        assert row["mean_loss"] == pytest.approx((0.25 * row["expired"] + row["feedbacks"]) / ended)
     assert [row["mean_loss"] for row in settled] == [row["mean_loss"] for row in seen]
 
 
@@ -249,8 +248,7 @@ async def test_counts_of_all_arms_there_were_add_up_to_the_sessions(make_client)
     view = (await client.get("/v1/sessions/s")).json()
     listed = (await arms(client, "/v1/sessions/s"))["arms"]
 
-    counted = (await store.read_counts("s", range(6))).rows
-    total = ArmCounts(*map(sum, zip(*counted, strict=True)))
+    total = ArmCounts(*map(sum, zip(*(await store.read_counts("s", range(6))).rows, strict=True)))
 
     assert [row["label"] for row in listed] == ["c", "d", "b"]
     assert (total.feedbacks, total.expired) == (view["feedbacks"], view["expired"])
@@ -277,8 +275,7 @@ async def test_a_cursor_of_another_list_is_refused(client, create, cursor):
 
 
 async def test_sessions_over_points_have_no_arms(client, create):
-    ball = {"kind": "ball", "radius": 1.0}
-    path = await create(learner={"kind": "dbgd", "dim": 2, "feasible_set": ball})
+    path = await create(learner={"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}})
 
     assert (await client.get(f"{path}/arms")).status_code == 422
     assert (await client.get("/v1/sessions/nobody/arms")).status_code == 404

@@ -39,7 +39,8 @@ def test_local_names_are_served(host):
     assert outcome(host=host) is None
     assert outcome(host=host, settings=Settings(host="0.0.0.0")) is None
     assert outcome(f"http://{host}/livez".encode(), host="localhost") is None
-    assert outcome(host="localhost", origin=f"http://{host}") is None
+    for origin in (f"http://{host}", f"HTTPS://{host}"):
+        assert outcome(host="localhost", origin=origin) is outcome(host="127.0.0.1:8000", origin=origin) is None
 
 
 @pytest.mark.parametrize("host", [*FOREIGN, *PRIVATE, ""])
@@ -81,32 +82,18 @@ def test_pages_of_other_origins_are_refused(origin):
     assert outcome(host="localhost:8000", origin=origin, sec_fetch_site="same-origin") == CrossSiteError.code
 
 
-@pytest.mark.parametrize(
-    "origin", ["http://localhost:3000", "https://127.0.0.1", "HTTP://LOCALHOST.:1", "http://[::1]:9"]
-)
-def test_pages_of_local_names_are_served(origin):
-    assert outcome(host="127.0.0.1:8000", origin=origin) is None
-
-
-@pytest.mark.parametrize("site", ["cross-site", "Cross-Site", " cross-site "])
-def test_what_a_browser_calls_cross_site_is_refused(site):
-    assert outcome(host="localhost", sec_fetch_site=site) == CrossSiteError.code
-    assert outcome(host="localhost", sec_fetch_site=site, origin="http://localhost") == CrossSiteError.code
-
-
-@pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
-def test_what_it_calls_otherwise_is_served(site):
-    assert outcome(host="localhost", sec_fetch_site=site) is None
+@pytest.mark.parametrize("site", ["cross-site", "Cross-Site", " cross-site ", "same-origin", "same-site", "none"])
+def test_what_a_browser_calls_cross_site_alone_is_refused(site):
+    expected = CrossSiteError.code if "cross" in site.lower() else None
+    assert outcome(host="localhost", sec_fetch_site=site) == expected
+    assert outcome(host="localhost", sec_fetch_site=site, origin="http://localhost") == expected
 
 
 def test_every_one_of_several_headers_counts():
-    check = check_origin(Settings())
-    with pytest.raises(CrossSiteError):
-        check(
-            b"/", [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"origin", b"http://evil.example")]
-        )
-    with pytest.raises(CrossSiteError):
-        check(b"/", [(b"host", b"localhost"), (b"sec-fetch-site", b"none"), (b"sec-fetch-site", b"cross-site")])
+    for name, first, second in (("origin", "http://localhost", "null"), ("sec-fetch-site", "none", "cross-site")):
+        headers = [("host", "localhost"), (name, first), (name, second)]
+        with pytest.raises(CrossSiteError):
+            check_origin(Settings())(b"/", [(key.encode(), value.encode()) for key, value in headers])
 
 
 def test_settings_add_hosts():

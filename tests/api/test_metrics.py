@@ -37,9 +37,7 @@ async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_clien
     registry = client._transport.app.state.runtime.metrics.registry
 
     def total(name):
-        return next(
-            sum(one.value for one in family.samples) for family in registry.collect() if family.name == name
-        )
+        return next(sum(s.value for s in family.samples) for family in registry.collect() if family.name == name)
 
     def balances():
         """As docs/metrics.md computes them."""
@@ -48,8 +46,7 @@ async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_clien
         return total("bandit_decisions_opened") - settled, sessions
 
     for session in ("stays", "goes"):
-        body = {"session_id": session, "learner": {"kind": "dexp3", "n_arms": 3}}
-        await client.post("/v1/sessions", json=body)
+        await client.post("/v1/sessions", json={"session_id": session, "learner": {"kind": "dexp3", "n_arms": 3}})
         await client.post(f"/v1/sessions/{session}/acts", json={"count": 5})
     both = balances()
     await client.delete("/v1/sessions/goes")

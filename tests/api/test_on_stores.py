@@ -5,7 +5,6 @@ import itertools
 import random
 import time
 
-import httpx
 import pytest
 
 from service.learners import dexp3 as dexp3_log
@@ -14,13 +13,11 @@ from service.store.base import StoreOptions
 from service.store.memory import MemoryStore
 from service.store.redis import scripts
 from service.store.redis.store import RECORDS_AT_ONCE, RedisStore
+from tests.support.one_session import PATH, moved
 from tests.support.sessions import commit, new_session
 from tests.support.waiting import wait_until
 
 SESSION = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 4}, "seed": 3}
-
-
-PATH = "/v1/sessions/s"
 
 
 @pytest.fixture
@@ -57,9 +54,8 @@ async def test_two_processes_on_one_session_lose_nothing_and_count_nothing_twice
 async def test_one_key_on_two_processes_opens_one_slot(clients):
     await clients[0].post("/v1/sessions", json=SESSION)
 
-    answers = await asyncio.gather(
-        *(client.post(f"{PATH}/act", headers={"Idempotency-Key": "k"}) for client in clients * 10)
-    )
+    key = {"Idempotency-Key": "k"}
+    answers = await asyncio.gather(*(client.post(f"{PATH}/act", headers=key) for client in clients * 10))
 
     assert len({answer.text for answer in answers}) == 1
     assert (await clients[1].get(PATH)).json()["slot"] == 1
@@ -89,16 +85,14 @@ async def test_a_session_made_anew_elsewhere_is_served_as_it_is_now(clients):
 
 
 async def test_a_restart_changes_no_number(make_client, redis_server):
-    store = open_store(redis_server.url)
-    client, twin = await make_client(store), await make_client(open_store(redis_server.url))
+    client, twin = await make_client(open_store(redis_server.url)), await make_client(open_store(redis_server.url))
     for session_id in ("s", "twin"):
         await client.post("/v1/sessions", json=SESSION | {"session_id": session_id, "idle_ttl_seconds": 60.0})
     seen = {}
     for session_id, after in (("s", client), ("twin", twin)):
         for caller in (client, after):
             for _ in range(10):
-                action = (await caller.post(f"/v1/sessions/{session_id}/act")).json()
-                event = {"arm": action["arm"], "loss": 0.5}
+                event = {"arm": (await caller.post(f"/v1/sessions/{session_id}/act")).json()["arm"], "loss": 0.5}
                 await caller.post(f"/v1/sessions/{session_id}/feedback", json=event)
         seen[session_id] = (await client.get(f"/v1/sessions/{session_id}")).json()
 
@@ -223,9 +217,7 @@ async def test_two_processes_answer_as_one_that_stores_all(clients, make_client,
     assert any(key.startswith(b"r") for key in await store.read_records("s"))
 
 
-async def test_two_processes_at_once_lose_nothing_and_a_third_reads_what_they_wrote(
-    clients, make_client, monkeypatch, shared
-):
+async def test_two_processes_at_once_lose_nothing_and_a_third_reads_it(clients, make_client, monkeypatch, shared):
     patch(monkeypatch)
     await clients[0].post("/v1/sessions", json=MANY)
 
@@ -247,8 +239,7 @@ async def test_it_moves_and_goes_on_to_the_bit(make_client, store, monkeypatch):
     here, there = await make_client(store), await make_client(MemoryStore())
     await here.post("/v1/sessions", json=MANY)
     await used([here])
-    document = (await here.get(f"{PATH}/export")).json()
-    assert (await there.post("/v1/sessions/import", json=document)).status_code == 201
+    await moved(here, there)
 
     assert timeless((await there.get(PATH)).json()) == timeless((await here.get(PATH)).json())
     assert (await there.post(f"{PATH}/act")).json() == (await here.post(f"{PATH}/act")).json()
@@ -314,9 +305,8 @@ async def test_what_is_committed_between_two_parts_counts_once(make_client, redi
     await other.close()
 
 
-async def settle(client: httpx.AsyncClient, action: dict) -> httpx.Response:
-    event = {"arm": action["arm"], "slot": action["slot"], "loss": 0.5}
-    return await client.post(f"{PATH}/feedback", json=event)
+async def settle(client, action):
+    return await client.post(f"{PATH}/feedback", json={"arm": action["arm"], "slot": action["slot"], "loss": 0.5})
 
 
 SHARED = {b"bandit:sweeper", b"bandit:schemas"}
@@ -387,8 +377,7 @@ async def test_deleting_under_load_leaves_nothing(make_client, redis_server, ext
 async def test_sessions_that_expire_while_they_are_used_leave_nothing(make_client, redis_server):
     client = await make_client(open_store(redis_server.url, options=PATIENT))
     for number in range(ENDED):
-        answer = await client.post("/v1/sessions", json=fields(number, idle_ttl_seconds=1.0))
-        assert answer.status_code == 201
+        assert (await client.post("/v1/sessions", json=fields(number, idle_ttl_seconds=1.0))).status_code == 201
     await asyncio.gather(*(use_until_gone(client, number) for number in range(ENDED)))
 
     wait_until(lambda: left(redis_server) == [])

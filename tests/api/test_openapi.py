@@ -74,8 +74,7 @@ async def test_the_limits_of_the_settings_are_told(make_client):
     document = (await client.get("/openapi.json")).json()
     schemas = {name: schema.get("properties") for name, schema in document["components"]["schemas"].items()}
 
-    assert schemas["Acts"]["count"]["maximum"] == 7
-    assert schemas["Feedbacks"]["events"]["maxItems"] == 8
+    assert (schemas["Acts"]["count"]["maximum"], schemas["Feedbacks"]["events"]["maxItems"]) == (7, 8)
     assert schemas["LossesEvent"]["losses"]["maxItems"] == 10
     assert schemas["GradientEvent"]["gradient"]["maxItems"] == 9
     assert schemas["DbgdSpec"]["dim"]["maximum"] == 9

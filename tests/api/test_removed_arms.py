@@ -72,10 +72,9 @@ async def test_a_change_of_arms_writes_as_much_however_many_there_were(make_clie
 
 
 @pytest.mark.parametrize("window", [None, WINDOW])
-async def test_a_removed_label_is_known_while_its_events_could_come(make_client, clock, window):
+async def test_a_removed_label_is_known_while_its_events_could_come(make_client, memory, clock, window):
     """That is its window, or that of event ids if it is longer; then nobody knows it."""
-    store = MemoryStore(clock=clock)
-    client, twin = [await make_client(store, dedupe_window_seconds=DEDUPE) for _ in range(2)]
+    client, twin = [await make_client(memory, dedupe_window_seconds=DEDUPE) for _ in range(2)]
     expiry = {} if window is None else {"expiry": {"after_seconds": window, "default_loss": None}}
     await session(client, decision_log={"max_entries": 99}, **expiry)
     await change(client, remove=["a", "b"])
@@ -97,12 +96,11 @@ async def test_a_removed_label_is_known_while_its_events_could_come(make_client,
     assert [entry["arm"] for entry in entries if entry.get("outcome") == "removed"] == [0]
 
 
-async def test_what_is_kept_of_removed_labels_goes_with_the_next_change(make_client, clock):
-    store = MemoryStore(clock=clock)
-    client = await make_client(store, dedupe_window_seconds=DEDUPE)
+async def test_what_is_kept_of_removed_labels_goes_with_the_next_change(make_client, memory, clock):
+    client = await make_client(memory, dedupe_window_seconds=DEDUPE)
 
     async def removed():
-        return {key for key in await store.read_records("s") if key[:1] == b"a"}
+        return {key for key in await memory.read_records("s") if key[:1] == b"a"}
 
     await session(client)
     await change(client, remove=["a", "b"])
@@ -150,8 +148,7 @@ async def test_labels_that_no_arm_has_are_told_in_the_answer_alone(client):
     again = await change(client, remove=["a"])
     put = await replace(client, ["b", "c"])
 
-    assert changed["unknown"] == ["zz", "a", "y"]
-    assert changed["paused"] == ["b", "new"]
+    assert (changed["unknown"], changed["paused"]) == (["zz", "a", "y"], ["b", "new"])
     assert again["unknown"] == ["a"]
     assert not {"unknown"} & (put.keys() | (await view(client)).keys())
     assert await change(client, headers={"Idempotency-Key": "k"}, **body) == changed

@@ -12,7 +12,7 @@ from service.models.stored import Stored
 from service.store.memory import MemoryStore
 from tests.api.test_slots import BAD, ascii_json
 from tests.support.bodies import SEGMENTED
-from tests.support.one_session import pages
+from tests.support.one_session import moved, pages
 
 CLICKS = {"learner": {"kind": "multiscale_tsallis", "arms": ["a", "b", "c"]}, "segments": {"max": 4}, "seed": 4}
 
@@ -34,9 +34,8 @@ async def play(client, path, run, turns, word="loss"):
             arm, segment = waiting.pop(chance.randrange(4))
             loss = 0.25 if chance.random() < 0.3 + 0.2 * arm else 1.0
             fate = chance.random()
-            event = {"arm": arm, word: loss if word == "loss" else 1 - loss} | (
-                {"segment": segment} if segment else {}
-            )
+            event = {"arm": arm, word: loss if word == "loss" else 1 - loss}
+            event |= {"segment": segment} if segment else {}
             feedback = ArmFeedback(arm, loss, segment=segment)
             if fate < 0.1:
                 event[word] = None
@@ -109,8 +108,7 @@ async def test_arms_that_change_reach_segments_when_they_are_next_used(client, c
     p = np.array(shown["probabilities"])
     assert shown["learner"]["arms"] == ["b", "c", "d", "e"]
     assert len(p) == 4
-    assert p[0] == 0
-    assert p.sum() == pytest.approx(1)
+    assert (p[0], p.sum()) == (0, pytest.approx(1))
     for _ in range(3):
         action = (await client.post(f"{path}/act", json={"segment": "left", "eligible": ["c", "d", "a"]})).json()
         assert action["label"] in "cd"
@@ -120,16 +118,14 @@ async def test_arms_that_change_reach_segments_when_they_are_next_used(client, c
     assert action["label"] in "xy"
 
 
-async def test_windows_end_for_segments_too(make_client):
-    now, path = [1_000_000.0], "/v1/sessions/s"
-    client = await make_client(MemoryStore(clock=lambda: now[0]))
-    await client.post("/v1/sessions", json={"session_id": "s", **CLICKS, **PROVISIONAL})
+async def test_windows_end_for_segments_too(client, create, clock):
+    path = await create(**CLICKS, **PROVISIONAL)
     await client.post(f"{path}/acts", json={"count": 5, "segment": "a"})
-    now[0] += 500
+    clock.now += 500
     action = (await client.post(f"{path}/act", json={"segment": "a"})).json()
     await client.post(f"{path}/feedback", json={"label": action["label"], "reward": 1, "segment": "a"})
     before = (await client.get(path, params={"segment": "a"})).json()
-    now[0] += 600
+    clock.now += 600
 
     shown = (await client.get(path, params={"segment": "a"})).json()
 
@@ -155,9 +151,8 @@ async def test_no_patch_brings_a_default_that_is_not_provisional(client, create)
 async def test_logs_keys_and_distinct_arms_know_segments(client, create):
     path = await create(**CLICKS | {"decision_log": {"max_entries": 100}})
     body = {"count": 2, "distinct": True, "segment": "a"}
-    first, again = [
-        (await client.post(f"{path}/acts", json=body, headers={"Idempotency-Key": "k"})).json() for _ in range(2)
-    ]
+    key = {"Idempotency-Key": "k"}
+    first, again = [(await client.post(f"{path}/acts", json=body, headers=key)).json() for _ in range(2)]
     other = await client.post(f"{path}/acts", json=body | {"segment": "b"}, headers={"Idempotency-Key": "k"})
     event = {"arm": first["actions"][0]["arm"], "loss": 1, "segment": "a", "event_id": "e"}
     await client.post(f"{path}/feedbacks", json={"events": [event, event]})
@@ -175,16 +170,14 @@ async def test_an_exported_session_goes_on_bit_for_bit(make_client):
     run = Stored.of(Specification.model_validate(CLICKS | PROVISIONAL)).start()
     await play(here, "/v1/sessions/s", run, 30, "reward")
 
-    document = (await here.get("/v1/sessions/s/export")).json()
-    assert (await there.post("/v1/sessions/import", json=document)).status_code == 201
+    document = await moved(here, there)
 
     for _ in range(5):
         acts = [(await each.post("/v1/sessions/s/act", json={"segment": "new"})).json() for each in (here, there)]
         assert acts[0] == acts[1]
     pages = [(await each.get("/v1/sessions/s/segments")).json()["segments"] for each in (here, there)]
     assert [{**row, "last_act_at": None} for row in pages[0]] == [{**row, "last_act_at": None} for row in pages[1]]
-    cut = document | {"segments": []}
-    assert (await there.post("/v1/sessions/import", json=cut)).status_code == 422
+    assert (await there.post("/v1/sessions/import", json=document | {"segments": []})).status_code == 422
 
 
 async def test_a_segment_shows_what_is_its_own(client, create):
@@ -266,8 +259,7 @@ async def test_many_segments_are_sorted_by_name_only(client, create, monkeypatch
 async def test_no_metric_names_a_segment(client, create):
     path = await create(**SEGMENTED)
     action = (await client.post(f"{path}/act", json={"segment": "quetzal"})).json()
-    event = {"arm": action["arm"], "loss": 1, "segment": "quetzal"}
-    await client.post(f"{path}/feedback", json=event)
+    await client.post(f"{path}/feedback", json={"arm": action["arm"], "loss": 1, "segment": "quetzal"})
     await client.get(path, params={"segment": "quetzal"})
 
     metrics = (await client.get("/metrics")).text
@@ -283,8 +275,7 @@ async def test_posting_a_session_again_compares_its_segments(client):
     assert (await client.post("/v1/sessions", json=body)).status_code == 200
     other = await client.post("/v1/sessions", json=body | {"segments": {"max": 4}})
     assert [each["field"] for each in other.json()["errors"]] == ["segments"]
-    listed = (await client.get("/v1/sessions")).json()["sessions"]
-    assert json.dumps(listed[0]["segments"]) == "0"
+    assert json.dumps((await client.get("/v1/sessions")).json()["sessions"][0]["segments"]) == "0"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 import pytest
 
 from service.store import open_store
-from service.store.memory import MemoryStore
-from tests.support.one_session import PATH, patch
+from tests.support.one_session import PATH, made, patch
 
 ARMS = {"kind": "centred_tsallis", "arms": ["a", "b"]}
 
@@ -14,8 +13,7 @@ WINDOW = {"after_seconds": 64, "default_loss": 0}
 
 async def created(client, **fields):
     body = {"session_id": "s", "learner": ARMS, "loss_range": [1, 0], "seed": 5} | fields
-    response = await client.post("/v1/sessions", json=body)
-    assert response.status_code == 201, response.text
+    await made(client, **body)
     return body
 
 
@@ -205,8 +203,7 @@ async def test_another_worker_goes_on_with_the_new_window(make_client, client, m
 
 
 async def test_of_a_provisional_default_only_the_window_may_change(client, clock):
-    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
-    await created(client, learner=learner, expiry=WINDOW)
+    await created(client, learner={"kind": "multiscale_tsallis", "arms": ["a", "b"]}, expiry=WINDOW)
     for fields in (None, WINDOW | {"default_loss": 1}, WINDOW | {"provisional": False}, {"after_seconds": 1}):
         assert "expiry" in (await patch(client, 422, expiry=fields))["detail"]
     await client.post(f"{PATH}/act")
@@ -219,20 +216,16 @@ async def test_of_a_provisional_default_only_the_window_may_change(client, clock
 
 
 async def test_a_patch_makes_no_session_provisional(client):
-    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
-    await created(client, learner=learner)
+    await created(client, learner={"kind": "multiscale_tsallis", "arms": ["a", "b"]})
 
     view = await patch(client, expiry=WINDOW)
 
     assert view["expiry"]["provisional"] is False
 
 
-async def test_what_keeps_the_window_keeps_when_decisions_were_taken(make_client, clock):
-    memory = MemoryStore(clock=clock)
-    client, other = await make_client(memory), await make_client(memory)
-    learner = {"kind": "centred_tsallis", "n_arms": 2}
-    expiry = {"after_seconds": 64, "default_loss": 1}
-    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "expiry": expiry})
+async def test_what_keeps_the_window_keeps_when_decisions_were_taken(client, make_client, memory, clock):
+    other, expiry = await make_client(memory), {"after_seconds": 64, "default_loss": 1}
+    await made(client, learner={"kind": "centred_tsallis", "n_arms": 2}, expiry=expiry)
     await client.post(f"{PATH}/acts", json={"count": 5})
     for change in ({"floor": 0.1}, {"expiry": expiry | {"default_loss": 0.5}}):
         assert (await client.patch(PATH, json=change)).status_code == 200

@@ -15,11 +15,8 @@ async def test_a_view_shows_the_session_as_resolved_and_never_its_seed(client):
 
     assert response.status_code == 201
     view = response.json()
-    assert view["session_id"] == "s1"
-    assert view["learner"]["kind"] == "dexp3"
-    assert view["learner"]["n_arms"] == 4
-    assert view["learner"]["rates"] == "anytime"
-    assert view["loss_range"] == [0, 1]
+    assert (view["session_id"], view["learner"]["kind"], view["learner"]["n_arms"]) == ("s1", "dexp3", 4)
+    assert (view["learner"]["rates"], view["loss_range"]) == ("anytime", [0, 1])
     assert view["normalize_losses"] is True
     assert view["probabilities"] == [0.25] * 4
     assert {view[name] for name in ("slot", "feedbacks", "outstanding", "total_delay", "expired", "removed")} == {0}
@@ -55,15 +52,6 @@ async def test_the_theorems_rates_are_shown_as_resolved(client):
     assert view["probability_floor"] == pytest.approx(1 / 4569, rel=1e-12)
 
 
-async def test_given_rates_are_used_as_given(client):
-    rates = {"learning_rate": 0.2, "loss_clip": 3.0, "probability_floor": 0.05}
-
-    view = (await client.post("/v1/sessions", json={"learner": ARMS | rates})).json()["learner"]
-
-    assert view["rates"] == "given"
-    assert rates.items() <= view.items()
-
-
 async def test_a_deleted_session_is_gone_everywhere(client):
     await client.post("/v1/sessions", json={"session_id": "s", "learner": ARMS})
     version = (await client.get("/v1/sessions/s")).json()["version"]
@@ -83,17 +71,9 @@ async def test_a_deleted_session_is_gone_everywhere(client):
     assert again.json()["version"] != version
 
 
-async def test_ids_that_differ_in_case_differ(client):
-    for session_id in ("s1", "S1"):
-        response = await client.post("/v1/sessions", json={"session_id": session_id, "learner": ARMS})
-        assert response.status_code == 201
-
-
-@pytest.mark.parametrize(
-    "path", ["/v1/sessions/%00", "/v1/sessions/%0a", "/v1/sessions/-x", "/v1/sessions/" + "x" * 300]
-)
-async def test_paths_with_impossible_ids_know_no_session(client, path):
-    response = await client.get(path)
+@pytest.mark.parametrize("name", ["%00", "%0a", "-x", "x" * 300])
+async def test_paths_with_impossible_ids_know_no_session(client, name):
+    response = await client.get(f"/v1/sessions/{name}")
 
     assert (response.status_code, response.json()["code"]) == (404, "unknown_session")
 
@@ -222,20 +202,6 @@ async def test_posting_other_fields_under_an_id_is_refused(client, other):
     assert (response.status_code, response.json()["code"]) == (409, "session_exists")
 
 
-async def test_a_key_gives_the_answer_that_created_the_session(client):
-    headers = {"Idempotency-Key": "k"}
-    first = await client.post("/v1/sessions", json={"learner": ARMS}, headers=headers)
-    path = f"/v1/sessions/{first.json()['session_id']}"
-    await client.post(f"{path}/act")
-
-    again = await client.post("/v1/sessions", json={"learner": ARMS}, headers=headers)
-    other = await client.post("/v1/sessions", json={"learner": ARMS, "seed": 1}, headers=headers)
-
-    assert (again.status_code, again.text) == (201, first.text)
-    assert again.headers["Idempotent-Replayed"] == "true"
-    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
-
-
 async def test_a_key_keeps_the_view_of_a_session_that_was_there(client):
     body = {"session_id": "s", "learner": ARMS, "idle_ttl_seconds": 3600}
     key = {"Idempotency-Key": "again"}
@@ -248,8 +214,7 @@ async def test_a_key_keeps_the_view_of_a_session_that_was_there(client):
 
     assert (first.status_code, again.status_code, other.status_code) == (200, 200, 422)
     assert "Idempotent-Replayed" not in first.headers
-    assert again.headers["Idempotent-Replayed"] == "true"
-    assert again.content == first.content
+    assert (again.headers["Idempotent-Replayed"], again.content) == ("true", first.content)
     assert other.json()["code"] == "idempotency_conflict"
     assert (await client.get("/v1/sessions/s")).json()["slot"] == 1
 

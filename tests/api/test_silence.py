@@ -20,7 +20,7 @@ from service.store.memory import MemoryStore
 from tests.learners.test_segments import Player
 from tests.support import vectors
 from tests.support.changed_documents import sealed
-from tests.support.one_session import PATH, acts, change, patch, view
+from tests.support.one_session import PATH, acts, change, made, moved, patch, view
 from tests.support.sessions import sessions_on
 
 WINDOW, ARMS = 64, ["a", "b", "c"]
@@ -33,24 +33,13 @@ KINDS = {
 }
 
 
-@pytest.fixture
-def store(clock):
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
-async def client(make_client, store):
-    return await make_client(store)
-
-
 def body_of(kind="multiscale_tsallis", arms=ARMS, **fields):
     learner = {"kind": kind.split()[0], "arms": arms} | KINDS[kind].get("learner", {})
     return {"session_id": "s"} | CLICKS | KINDS[kind] | {"learner": learner} | fields
 
 
 async def opened(client, *args, **fields):
-    answer = await client.post("/v1/sessions", json=body_of(*args, **fields))
-    assert answer.status_code == 201, answer.text
+    await made(client, **body_of(*args, **fields))
 
 
 async def send(client, count=1, **event):
@@ -67,7 +56,7 @@ async def is_silent(client):
     return "last event came at 19" in hints.get("silence", "")
 
 
-async def test_the_vector_of_one_arm(client, store, clock):
+async def test_the_vector_of_one_arm(client, memory, clock):
     """Small enough to be done by hand: with one arm nothing depends on draws."""
     await opened(client, arms=["a"])
     for step in vectors.load("silence")["steps"]:
@@ -79,7 +68,7 @@ async def test_the_vector_of_one_arm(client, store, clock):
             await is_silent(client)
         else:
             await send(client, count, label="a", reward=1 if what == "clicks" else None)
-        run = CachedSession.of(await store.load("s")).run
+        run = CachedSession.of(await memory.load("s")).run
         state, ledger = run.state, run.ledger
         counts = (ledger.feedbacks, ledger.expired, ledger.outstanding, ledger.missed, ledger.silent)
         learned = (state.events, round(state.sums[TOTALS][0, 0], 9), state.dropped)
@@ -225,9 +214,7 @@ async def test_a_session_learns_what_the_rule_says(make_client, client, clock, k
             counts = [seen[name] for name in ("feedbacks", "expired", "voided", "outstanding")]
             assert counts == [model.events, model.expired, model.voided, model.outstanding]
         if step % 40 == 39:
-            exported = (await client.get(f"{PATH}/export")).json()
-            client = await make_client(MemoryStore(clock=clock))
-            assert (await client.post("/v1/sessions/import", json=exported)).status_code == 201
+            await moved(client, client := await make_client(MemoryStore(clock=clock)))
     assert model.hits["silence"] >= 2, model.hits
     assert {"event True", "event False", "void True", "unheard"} <= set(model.hits), model.hits
 
@@ -242,12 +229,12 @@ async def fallen_silent(client, clock, *args, **fields):
         clock.now += WINDOW + 1
 
 
-async def test_it_is_found_and_told_once_also_if_nobody_calls(client, store, clock, caplog):
+async def test_it_is_found_and_told_once_also_if_nobody_calls(client, memory, clock, caplog):
     caplog.set_level(logging.INFO, "service.commit.committer")
     await fallen_silent(client, clock)
     found, told = {}, lambda: [each.levelname for each in caplog.records if "silence" in each.message]
     assert told() == []
-    await Sweeper(store, sessions_on(store), tell_hints=found.update).sweep()
+    await Sweeper(memory, sessions_on(memory), tell_hints=found.update).sweep()
     assert (found["silence"], told()) == (1, ["WARNING"])
     await acts(client, count=3)
     assert await is_silent(client)
@@ -289,23 +276,23 @@ async def test_both_groups_count_and_an_event_of_either_ends_it(client, clock):
     assert not await is_silent(client)
 
 
-async def test_what_was_made_in_silence_stays_so_in_another_window_and_goes_with_its_arm(client, store, clock):
+async def test_what_was_made_in_silence_stays_so_in_another_window_and_goes_with_its_arm(client, memory, clock):
     await fallen_silent(client, clock)
     await acts(client, count=30)
-    keys = {key for key in await store.read_records("s") if key.startswith(b"b-") and key != b"b-1"}
+    keys = {key for key in await memory.read_records("s") if key.startswith(b"b-") and key != b"b-1"}
     assert keys == {b"b-2", b"b-3", b"b-4"}
     await patch(client, expiry=CLICKS["expiry"] | {"after_seconds": 640})
     await change(client, remove=["b"])
     exported = (await client.get(f"{PATH}/export")).json()
-    kept = dict(await store.read_records("s"))
+    kept = dict(await memory.read_records("s"))
     assert keys - kept.keys() == {b"b-3"}
-    before = CachedSession.of(await store.load("s")).run.state
+    before = CachedSession.of(await memory.load("s")).run.state
     await send(client, label="a", reward=1)
     clock.now += 1000
     await patch(client, floor=0)
-    after = CachedSession.of(await store.load("s")).run.state
+    after = CachedSession.of(await memory.load("s")).run.state
     assert (after.events, np.count_nonzero(after.sums[TOTALS] != before.sums[TOTALS])) == (before.events + 1, 0)
-    assert not [key for key in await store.read_records("s") if key.startswith(b"b-") and key != b"b-1"]
+    assert not [key for key in await memory.read_records("s") if key.startswith(b"b-") and key != b"b-1"]
     for wrong in ([(1, 99, 1)], [(9**9, 1, 1)], [(2, 1, 1), (1, 1, 0)], [(1, 1, 0)], [(1, 0, 1)], [(1, 1, 2)]):
         bent = kept | {b"b-2": codec.record_of(b"b-2", np.array(wrong, "<i8").tobytes())}
         await assert_refused(client, exported, bent)

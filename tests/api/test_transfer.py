@@ -20,10 +20,8 @@ from service.store.base import Commit, Committed, Written
 from service.store.memory import MemoryStore
 from tests.support.changed_documents import sealed
 from tests.support.clock import Clock
+from tests.support.one_session import PATH, made
 from tests.support.sessions import sessions_on
-
-PATH = "/v1/sessions/s"
-
 
 LEARNERS = {
     "dexp3": {"kind": "dexp3", "arms": ["a", "b", "c"]},
@@ -45,9 +43,7 @@ async def use(client, steps, seed):
 
 
 async def start(client, **fields):
-    body = {"session_id": "s", "learner": LEARNERS["dexp3"], "seed": 7}
-    answer = await client.post("/v1/sessions", json=body | fields)
-    assert answer.status_code == 201, answer.text
+    await made(client, **{"learner": LEARNERS["dexp3"], "seed": 7} | fields)
     await use(client, 20, 1)
     await client.patch(f"{PATH}/arms", json={"remove": ["b"], "add": ["x"]})
 
@@ -156,15 +152,6 @@ async def test_an_import_sent_again_with_its_key_gets_its_answer_again(make_clie
     assert codes == [(422, "idempotency_conflict"), (409, "session_exists"), (409, "session_exists")]
 
 
-async def test_an_id_that_exists_is_a_conflict(client):
-    await start(client)
-
-    answer = await client.post("/v1/sessions/import", json=await exported(client))
-
-    assert (answer.status_code, answer.json()["code"]) == (409, "session_exists")
-    assert (await client.get("/v1/sessions/nobody/export")).status_code == 404
-
-
 def of_arm(*counts):
     return _parts(_pack({bytes(4): struct.pack("<6d", *counts)}))
 
@@ -209,15 +196,13 @@ async def test_what_is_changed_incomplete_or_newer_is_refused_whole(client, chan
 
 async def test_exports_and_imports_have_a_limit_of_their_own(make_client):
     client = await make_client(max_import_bytes=100_000, max_body_bytes=1_000)
-    learner = {"kind": "dexp3", "n_arms": 2000}
-    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner})
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2000}})
     document = await exported(client)
     await client.delete(PATH)
 
     assert len(json.dumps(document)) > 1_000
     assert (await client.post("/v1/sessions/import", json=document)).status_code == 201
-    large = {"session_id": "t", "learner": {"kind": "dexp3", "n_arms": 20_000}}
-    await client.post("/v1/sessions", json=large)
+    await client.post("/v1/sessions", json={"session_id": "t", "learner": {"kind": "dexp3", "n_arms": 20_000}})
     answer = await client.get("/v1/sessions/t/export")
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
     too_large = document | {"state": [{"part": "A" * 100_000}]}
@@ -233,8 +218,7 @@ async def test_a_key_imports_within_its_prefix_and_number_alone(make_client):
     client = await make_client(MemoryStore(), api_keys=SecretText(json.dumps(keys)))
     headers = {"Authorization": f"Bearer {secret}"}
 
-    refused = await client.post("/v1/sessions/import", json=document, headers=headers)
-    assert refused.status_code == 403
+    assert (await client.post("/v1/sessions/import", json=document, headers=headers)).status_code == 403
     for n, status in ((1, 201), (2, 403)):
         moved = sealed(document | {"session_id": f"shop-{n}"})
         assert (await client.post("/v1/sessions/import", json=moved, headers=headers)).status_code == status
@@ -251,8 +235,7 @@ def newer(state):
 async def upgrade(store, session_id="s"):
     """Write a session as a newer version would, and return it."""
     before = await store.load(session_id)
-    state = newer(before.state)
-    written = Written("feed-1", state, spec=SPEC, records=BESIDE, about=b"new")
+    written = Written("feed-1", newer(before.state), spec=SPEC, records=BESIDE, about=b"new")
     assert await store.commit(Commit(session_id, "feed", before.version, written)) == Committed()
     return await store.load(session_id)
 

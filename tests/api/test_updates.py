@@ -11,7 +11,7 @@ from service.models.specification import Specification
 from service.store.memory import MemoryStore
 from tests.support.changed_documents import sealed
 from tests.support.machines import FIELDS
-from tests.support.one_session import PATH, patch
+from tests.support.one_session import PATH, made, moved, patch
 
 DAY = 86_400
 REWARDS = {"reward_range": [0, 1], "updates": {"within_seconds": 3 * DAY}}
@@ -35,8 +35,7 @@ def body_of(kind="multiscale_tsallis", **fields):
 
 
 async def created(client, kind="multiscale_tsallis", acts=12, segment=None, **fields):
-    response = await client.post("/v1/sessions", json=body_of(kind, **fields))
-    assert response.status_code == 201, response.text
+    await made(client, **body_of(kind, **fields))
     named = {} if segment is None else {"segment": segment}
     actions = (await client.post(f"{PATH}/acts", json={"count": acts, **named})).json()["actions"]
     return [action["arm"] for action in actions]
@@ -155,8 +154,7 @@ async def test_of_a_removed_arm_a_better_event_is_removed_and_any_other_a_duplic
         **{name: count for name, count in (await view(client)).items() if name in ("slot", "outstanding")},
     }
     assert (await settled(client, event(arms[0], 0.8), late))["removed"] == 2
-    repeated = await settled(client, event(arms[0], 0.8), late | {"reward": 0.9})
-    assert repeated["duplicates"] == 2
+    assert (await settled(client, event(arms[0], 0.8), late | {"reward": 0.9}))["duplicates"] == 2
     assert (await view(client))["mean_reward"] == 0.5
 
 
@@ -212,9 +210,8 @@ async def test_updates_and_goals_go_on_in_another_store(client, make_client, clo
     arms = await created(client, "segments", segment="x", goals=GOALS)
     await settled(client, *[{"arm": arms[n], "goal": "cart", "event_id": str(n), "segment": "x"} for n in (0, 1)])
     await settled(client, event(arms[1], None, "void", segment="x"))
-    document = (await client.get(f"{PATH}/export")).json()
     clients = [client, await make_client(MemoryStore(clock=clock))]
-    assert (await clients[1].post("/v1/sessions/import", json=document)).status_code == 201
+    await moved(*clients)
     clock.now += 2 * DAY
     again = {"arm": arms[0], "goal": "purchase", "event_id": "0", "segment": "x"}
     lower = {"arm": arms[1], "goal": "click", "event_id": "1", "segment": "x"}
@@ -223,13 +220,11 @@ async def test_updates_and_goals_go_on_in_another_store(client, make_client, clo
 
     assert answers[0] == answers[1] == {"updated": 1, "duplicates": 2, "slot": 12}
     shown = [{**await view(each), "version": None} for each in clients]
-    assert shown[0] == shown[1]
-    assert shown[0]["goals"]["purchase"] == {"value": 1.0, "events": 1}
+    assert (shown[0], shown[0]["goals"]["purchase"]) == (shown[1], {"value": 1.0, "events": 1})
 
 
 async def test_values_of_ids_are_not_imported_without_updates(client):
-    arms = await created(client)
-    await settled(client, event(arms[0], 0.5))
+    await settled(client, event((await created(client))[0], 0.5))
     document = (await client.get(f"{PATH}/export")).json()
     await client.delete(PATH)
     document["specification"]["specification"].pop("updates")
@@ -349,8 +344,7 @@ async def test_goals_are_for_all_learners_over_arms(client, kind):
 
 async def test_an_unknown_goal_is_refused_with_the_names(client):
     goals = {f"g{n}": n / 20 for n in range(12)}
-    arms = await created(client, goals=goals)
-    posted = {"arm": arms[0], "goal": "nothing"}
+    posted = {"arm": (await created(client, goals=goals))[0], "goal": "nothing"}
 
     answer = await client.post(f"{PATH}/feedback", json=posted)
     skipped = await client.post(f"{PATH}/feedbacks?on_invalid=skip", json={"events": [posted]})
@@ -373,9 +367,7 @@ async def test_an_event_has_one_outcome(client, more):
 
 
 async def test_a_session_without_goals_says_so(client):
-    arms = await created(client)
-
-    answer = await client.post(f"{PATH}/feedback", json={"arm": arms[0], "goal": "click"})
+    answer = await client.post(f"{PATH}/feedback", json={"arm": (await created(client))[0], "goal": "click"})
 
     (error,) = answer.json()["errors"]
     assert (answer.status_code, error["field"]) == (422, "goal")
@@ -408,8 +400,7 @@ async def test_goals_that_do_not_fit_are_refused(client, goals, fields):
     body = {name: value for name, value in (body_of(goals=goals) | fields).items() if value is not None}
     answer = await client.post("/v1/sessions", json=body)
 
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"].split(".")[0] == "goals"
+    assert (answer.status_code, answer.json()["errors"][0]["field"].split(".")[0]) == (422, "goals")
 
 
 async def test_goals_are_replaced_whole_and_those_that_stay_keep_their_counts(client):

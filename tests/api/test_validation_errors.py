@@ -141,14 +141,6 @@ async def test_what_is_no_json_object_is_told_by_its_place_without_its_text(clie
     assert "hunter2" not in answer.text
 
 
-async def test_a_thousand_wrong_events_are_named_however_much_is_wrong_in_each(client, create):
-    path = await create()
-    events = [{"arm": -1, "slot": 0, "kind": "click", "at": "now"}] * 1500
-    refused = await client.post(f"{path}/feedbacks", json={"events": events})
-
-    assert refused.json()["indexes"] == list(range(1000))
-
-
 async def test_a_refused_batch_applies_nothing_and_names_the_event(client, create):
     path = await create(learner={"kind": "dexp3", "n_arms": 1})
     await client.post(f"{path}/acts", json={"count": 100})

@@ -11,9 +11,22 @@ TAKES = vectors.with_eligible_arms()
 async def session(client, *, kind="centred_tsallis", arms=ARMS, **fields):
     size = {"arms": list(arms)} if isinstance(arms, list) else {"n_arms": arms}
     learner = {"kind": kind} | size | KINDS[kind] | fields.pop("learner", {})
-    response = await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "seed": 7} | fields)
+    return await made(client, learner=learner, seed=7, **fields)
+
+
+async def made(client, headers=None, **body):
+    """The view of a new session of this body."""
+    response = await client.post("/v1/sessions", json={"session_id": "s"} | body, headers=headers)
     assert response.status_code == 201, response.text
     return response.json()
+
+
+async def moved(here, there, path=PATH):
+    """Export a session from one service and import it in another; the document."""
+    document = (await here.get(f"{path}/export")).json()
+    answer = await there.post("/v1/sessions/import", json=document)
+    assert answer.status_code == 201, answer.text
+    return document
 
 
 async def _asked(client, method, path, status, headers, body):

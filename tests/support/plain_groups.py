@@ -10,8 +10,7 @@ BUCKETS = 64
 
 def in_control(seed: int, name: str, share: float) -> bool:
     """Whether ``s`` and a slot, or ``v`` and a visitor, is in the control group of this seed."""
-    digest = blake2b(name.encode(), digest_size=8, key=seed.to_bytes(16)).hexdigest()
-    return int(digest, 16) / 2**64 < share
+    return int(blake2b(name.encode(), digest_size=8, key=seed.to_bytes(16)).hexdigest(), 16) / 2**64 < share
 
 
 class Groups:

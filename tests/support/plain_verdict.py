@@ -1,14 +1,11 @@
 """The interval of a verdict, written out once more, term by term as it is published."""
 
 import math
-from collections.abc import Sequence
 
 ALPHA = 0.05
 
 
-def written_out(
-    n: Sequence[float], s: Sequence[float], q: Sequence[float], tuned: float = 5000
-) -> tuple[float, float]:
+def written_out(n, s, q, tuned: float = 5000):
     """Difference of the normalised means of learner and control, and the radius.
 
     Parameters
@@ -22,5 +19,4 @@ def written_out(
     for n_g, s_g, q_g in zip(n, s, q, strict=True):
         spread += ((q_g + 2) / (n_g + 4) - ((s_g + 2) / (n_g + 4)) ** 2) * total / n_g
     log_term = math.log(math.sqrt(total * r + 1) / ALPHA)
-    radius = math.sqrt(spread * 2 * (total * r + 1) / (total**2 * r) * log_term)
-    return s[0] / n[0] - s[1] / n[1], radius
+    return s[0] / n[0] - s[1] / n[1], math.sqrt(spread * 2 * (total * r + 1) / (total**2 * r) * log_term)

@@ -10,16 +10,29 @@ from service.commit.schemas import Schemas
 from service.learners import REGISTRY
 from service.sessions.service import Sessions
 from service.settings import Settings
-from service.store.base import DOUBLE, GROUP, INCREMENT, Commit, NewSession, Rows, Snapshot, Store, Written
+from service.store import open_store
+from service.store.base import (
+    DOUBLE,
+    GROUP,
+    INCREMENT,
+    Commit,
+    Committed,
+    Known,
+    NewSession,
+    Rows,
+    Snapshot,
+    Store,
+    StoreOptions,
+    Written,
+)
 from service.telemetry.metrics import Labels, Metrics
 from service.tokens import TokenKeys
 
 
 def queues_on(store: Store, max_wait: float = 60) -> SessionQueues:
     """The queues of one worker on a store, with a cache of its own."""
-    committer = Committer(
-        store, SessionCache(10), Metrics(Labels()), Schemas(store), TokenKeys(None, store.token_key)
-    )
+    keys = TokenKeys(None, store.token_key)
+    committer = Committer(store, SessionCache(10), Metrics(Labels()), Schemas(store), keys)
     return SessionQueues(committer, max_queue=1000, max_waiting=10_000, max_wait=max_wait)
 
 
@@ -34,9 +47,8 @@ def digest(text: object) -> bytes:
 
 
 def new_session(session_id: str = "s", **fields: Any) -> NewSession:
-    return NewSession(
-        **({"session_id": session_id, "version": "a-0", "spec": b"spec", "state": b"state0"} | fields)
-    )
+    usual = {"session_id": session_id, "version": "a-0", "spec": b"spec", "state": b"state0"}
+    return NewSession(**(usual | fields))
 
 
 def commit(expected: str, version: str | None, **fields: Any) -> Commit:
@@ -70,3 +82,26 @@ def increments(rows: Rows) -> dict[int, bytes]:
             if amount:
                 found[arm // GROUP] += INCREMENT.pack(kind * GROUP + arm % GROUP + 1, DOUBLE, amount)
     return dict(found)
+
+
+async def use(url: str, **options: Any) -> None:
+    """Make every kind of call of the service to its store."""
+    store = open_store(url, options=StoreOptions(**options))
+    try:
+        await store.ping()
+        await store.create(new_session(answer=(digest("c"), b"created")))
+        changed = commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
+        assert await store.commit(changed) == Committed()
+        assert await store.commit(commit("a-1", None, event_ids=[digest(1)])) == Known({digest(1): b""}, {})
+        assert await store.recall("s", digest("c")) == b"created"
+        assert await store.read_records("s") == {b"1": b"x"}
+        assert [each.session_id for each in (await store.list(None, 10)).sessions] == ["s"]
+        await store.remind("s", 1.0)
+        assert await store.due(10) == ["s"]
+        await store.reschedule("s", 2.0)
+        await store.reschedule("s", None)
+        assert await store.due(10) == []
+        assert await store.acquire_lease("w", 1)
+        assert await store.delete("s")
+    finally:
+        await store.close()
