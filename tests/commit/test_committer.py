@@ -68,8 +68,7 @@ class Broken(Act):
 
 
 async def slot_in(store):
-    snapshot = await store.load("s")
-    return codec.read_shown(head_of(snapshot.state)).ledger.slot
+    return codec.read_shown(head_of((await store.load("s")).state)).ledger.slot
 
 
 async def test_requests_that_wait_together_are_one_commit(store, queues):
@@ -136,8 +135,7 @@ async def test_what_has_waited_too_long_when_its_batch_would_begin_is_not_done(s
     tasks = []
     for seconds, waited in asked:
         now.append(seconds)
-        each = Act(1, 10**6, single=True, waited=waited)
-        tasks.append(asyncio.create_task(queues.submit("s", each)))
+        tasks.append(asyncio.create_task(queues.submit("s", Act(1, 10**6, single=True, waited=waited))))
         await asyncio.sleep(0)
     now.append(5)
     store.gate.set()
@@ -202,8 +200,7 @@ async def test_the_value_of_an_id_is_that_of_the_version_it_is_judged_on(store):
 
 async def test_conflicts_without_end_become_overload(store, queues, monkeypatch):
     monkeypatch.setattr(committer, "LONGEST_PAUSE", 0.0)
-    snapshot = await store.load("s")
-    store.failures = [Conflict(snapshot)] * MAX_ATTEMPTS
+    store.failures = [Conflict(await store.load("s"))] * MAX_ATTEMPTS
 
     with pytest.raises(OverloadedError):
         await queues.submit("s", act())

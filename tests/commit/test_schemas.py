@@ -10,13 +10,7 @@ from service.commit import schemas as module
 from service.commit.schemas import LEASE_SECONDS, RENEW_SECONDS, Schemas
 from service.errors import StoreUnavailableError
 from service.settings import Settings
-from service.store.memory import MemoryStore
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def memory(clock):
-    return MemoryStore(clock=clock)
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ class WatchedStore(MemoryStore):
         return await super().read_segments(session_id, names, oldest)
 
     async def commit(self, commit):
-        assert commit.written is not None
         self.written.append(set(commit.written.segments))
         return await super().commit(commit)
 
@@ -54,8 +53,7 @@ async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store):
     await queues.submit("s", act("s3"))
     await queues.submit("s", SettleFeedback([ArmEvent(arm=0, loss=1.0, segment="s7")], None))
 
-    assert store.read == [[b"s3"], [b"s7"]]
-    assert store.written == [{b"s3"}, {b"s3"}, {b"s7"}]
+    assert (store.read, store.written) == ([[b"s3"], [b"s7"]], [{b"s3"}, {b"s3"}, {b"s7"}])
 
 
 async def test_after_a_conflict_segments_are_read_again(store):

@@ -1,7 +1,6 @@
 """The baselines: rates, schedules, numbers by hand, and that no number breaks them."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ RATES = {"learning_rate": 0.1}
 THEOREM = {"horizon": 100, "max_delay": 3, "total_delay": 30}
 
 
-def needs(spec: type[RatedSpec]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def needs(spec):
     """Fields that a learner always has, those that give its rates, and those of its theorem."""
     rates = spec.rate_fields
     shape = ARMS if issubclass(spec, ArmsSpec) else BALL
@@ -40,12 +39,12 @@ NEEDS = {kind: needs(spec) for kind, spec in RATED.items() if not spec.rate_fiel
 """Learners whose sessions must say where the rates come from."""
 
 
-def build(kind: str, fields: dict[str, Any]) -> Any:
+def build(kind, fields):
     return REGISTRY[kind].model_validate(fields).build()
 
 
 @pytest.mark.parametrize("kind", NEEDS)
-def test_rates_are_given_or_the_theorems(kind: str) -> None:
+def test_rates_are_given_or_the_theorems(kind):
     shape, given, theorem = NEEDS[kind]
     for fields, mode in ((given, "given"), (theorem, "theorem")):
         learner = build(kind, shape | fields)
@@ -55,7 +54,7 @@ def test_rates_are_given_or_the_theorems(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NEEDS)
-def test_mixtures_and_nothing_at_all_are_refused(kind: str) -> None:
+def test_mixtures_and_nothing_at_all_are_refused(kind):
     shape, given, theorem = NEEDS[kind]
     refused = [given | theorem, {}, given | {"rate_scale": 2.0}, {"rate_scale": 2.0}]
     refused += [{name: value} for name, value in theorem.items() if len(theorem) > 1]
@@ -65,7 +64,7 @@ def test_mixtures_and_nothing_at_all_are_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NEEDS)
-def test_rate_scale_multiplies_the_theorems_rates(kind: str) -> None:
+def test_rate_scale_multiplies_the_theorems_rates(kind):
     shape, _, theorem = NEEDS[kind]
     plain = build(kind, shape | theorem)
     scaled = build(kind, shape | theorem | {"rate_scale": 2.0})
@@ -94,17 +93,16 @@ def test_rate_scale_multiplies_the_theorems_rates(kind: str) -> None:
     ],
     ids=str,
 )
-def test_nonsense_is_refused(kind: str, fields: dict[str, Any]) -> None:
+def test_nonsense_is_refused(kind, fields):
     with pytest.raises(ValidationError):
         REGISTRY[kind].model_validate(fields)
 
 
-def test_a_long_delay_costs_blocks_nothing() -> None:
-    learner = build("clw", ARMS | RATES | {"max_delay": 2**53 - 1})
-    assert learner.start().sums.shape == (1, 1)
+def test_a_long_delay_costs_blocks_nothing():
+    assert build("clw", ARMS | RATES | {"max_delay": 2**53 - 1}).start().sums.shape == (1, 1)
 
 
-def test_blocks_hold_an_arm_and_learn_from_their_second_half() -> None:
+def test_blocks_hold_an_arm_and_learn_from_their_second_half():
     """By hand, d-bar = 2: of four slots only what arrives in slots 3 and 4 counts, (1 + 1 + 1)/2, over p = 1/2."""
     learner = build("clw", {"n_arms": 2, "learning_rate": 0.2, "max_delay": 2})
     state = learner.start()
@@ -125,7 +123,7 @@ def test_blocks_hold_an_arm_and_learn_from_their_second_half() -> None:
 
 
 @pytest.mark.slow
-def test_random_schedule_updates_as_often_as_expected() -> None:
+def test_random_schedule_updates_as_often_as_expected():
     """200,000 slots; the count of updates lies within 5 standard errors of its mean (false alarm below 1e-6)."""
     schedule, slots = Schedule("random", 3, 1), 200_000
     clock, rng, count = schedule.start(), np.random.default_rng(1), 0
@@ -140,11 +138,11 @@ def test_random_schedule_updates_as_often_as_expected() -> None:
 @pytest.mark.parametrize("kind", [kind for kind, (shape, *_) in NEEDS.items() if "n_arms" in shape])
 @pytest.mark.parametrize("n_arms", [1, 2, 1000])
 @pytest.mark.parametrize("rate", [1e-12, 1.0, 1e12])
-def test_weights_stay_finite_at_any_rate(kind: str, n_arms: int, rate: float) -> None:
+def test_weights_stay_finite_at_any_rate(kind, n_arms, rate):
     """Losses up to the largest raw one; the sum of p may err by 1e-12."""
     fields = NEEDS[kind][0] | {"kind": kind, "n_arms": n_arms, "learning_rate": rate}
     run = start_run(Params(REGISTRY[kind].model_validate(fields), seed=3))
-    waiting: list[ArmAction] = []
+    waiting = []
     for t in range(300):
         action = run.act()
         assert isinstance(action, ArmAction)
@@ -159,20 +157,20 @@ def test_weights_stay_finite_at_any_rate(kind: str, n_arms: int, rate: float) ->
 
 
 @pytest.mark.parametrize("kind", ["ogd", "solid", "mbco", "clw_mbco"])
-def test_points_stay_in_the_set_whatever_comes(kind: str) -> None:
+def test_points_stay_in_the_set_whatever_comes(kind):
     shape, given, _ = NEEDS[kind]
     run = start_run(Params(REGISTRY[kind].model_validate(shape | given), seed=3))
     length = 2 if kind in ("ogd", "solid") else 3
     rng = np.random.default_rng(8)
     for _ in range(200):
-        action: Any = run.act()
-        assert contains(run.learner.feasible_set, action.x).all()  # type: ignore[attr-defined]
+        action = run.act()
+        assert contains(run.learner.feasible_set, action.x).all()
         if action.query_points is not None:
-            assert contains(run.learner.feasible_set, action.query_points).all()  # type: ignore[attr-defined]
+            assert contains(run.learner.feasible_set, action.query_points).all()
         run.settle(PointFeedback(rng.normal(size=length) * 10 ** rng.uniform(-5, 300)))
 
 
-def test_clw_bco_moves_once_a_block() -> None:
+def test_clw_bco_moves_once_a_block():
     """By hand, d-bar = 1: the bundle (0, 1/4, 0) arriving in slot 2 gives g = (1, 0) and a step of 1/2."""
     fields = BALL | {"max_delay": 1, "learning_rate": 0.5, "perturbation": 0.25}
     learner = build("clw_mbco", fields)
@@ -195,7 +193,7 @@ def test_clw_bco_moves_once_a_block() -> None:
     st.sampled_from([0.0, 1e-3, 1.0, 50.0, 1e4]),
     st.sampled_from([0.0, 1.0, 1e4, 1e9]),
 )
-def test_the_hybrid_minimiser_has_one_multiplier(seed: int, n_arms: int, a: float, b: float, size: float) -> None:
+def test_the_hybrid_minimiser_has_one_multiplier(seed, n_arms, a, b, size):
     """Where p is minimal L_k - A p^(-1/2) + B ln p is the same number for every arm."""
     rng = np.random.default_rng(seed)
     sums = size * rng.random(n_arms)
@@ -208,7 +206,7 @@ def test_the_hybrid_minimiser_has_one_multiplier(seed: int, n_arms: int, a: floa
     np.testing.assert_allclose(multipliers, multipliers[0], rtol=1e-8, atol=1e-8 * (a + b + size))
 
 
-def test_delayed_tsallis_has_the_rates_of_its_paper() -> None:
+def test_delayed_tsallis_has_the_rates_of_its_paper():
     """Zimmert and Seldin 2020, simple tuning: sqrt(t), and sqrt(2 D/ln K) D adding up what is outstanding."""
     learner = REGISTRY["tsallis_delayed"].model_validate({"kind": "tsallis_delayed", "n_arms": 4}).build()
     state = learner.start()
@@ -223,7 +221,7 @@ def test_delayed_tsallis_has_the_rates_of_its_paper() -> None:
     assert p[0] > p[1]
 
 
-def test_arms_of_tsallis_weights_come_and_go_in_ratio() -> None:
+def test_arms_of_tsallis_weights_come_and_go_in_ratio():
     weights = np.array([0.0, -0.5, -3.0, -40.0])
     p = probabilities(weights)
 
@@ -232,7 +230,7 @@ def test_arms_of_tsallis_weights_come_and_go_in_ratio() -> None:
     np.testing.assert_allclose(left, p[[0, 2, 3]] / (1 - p[1]), rtol=1e-10)
 
 
-def regret(spec: dict[str, Any], seed: int, slots: int = 3000, delay: int = 5) -> float:
+def regret(spec, seed, slots=3000, delay=5):
     """Per slot, with losses 1 at chance .2 or .6 and a constant delay."""
     learner = REGISTRY[spec["kind"]].model_validate(spec | {"n_arms": 5}).build()
     rng, state, waiting, total = np.random.default_rng(seed), learner.start(), [], 0.0
@@ -259,12 +257,12 @@ def regret(spec: dict[str, Any], seed: int, slots: int = 3000, delay: int = 5) -
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )
-def test_they_find_the_best_arm(spec: dict[str, Any], most: float) -> None:
+def test_they_find_the_best_arm(spec, most):
     """Uniform play has .32; three seeds."""
     assert np.mean([regret(spec, seed) for seed in range(3)]) < most
 
 
-def test_the_rate_of_batched_exp3_is_the_theorems() -> None:
+def test_the_rate_of_batched_exp3_is_the_theorems():
     learner = REGISTRY["batched_exp3"].model_validate(
         {"kind": "batched_exp3", "n_arms": 4, "max_delay": 7, "horizon": 100, "rate_scale": 2.0}
     )

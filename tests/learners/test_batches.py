@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +16,7 @@ from tests.support import runs
 from tests.support.runs import bits_of
 from tests.support.vectors import learner_over_arms, over_arms
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    kind: ({"kind": kind, "n_arms": 7} | fields, {}) for kind, fields in over_arms().items()
-} | {
+CASES = {kind: ({"kind": kind, "n_arms": 7} | fields, {}) for kind, fields in over_arms().items()} | {
     "dexp3, capped": ({"kind": "dexp3", "n_arms": 5, "max_outstanding": 30}, {}),
     "dexp3, many arms": ({"kind": "dexp3", "n_arms": 1000}, {}),
     "dexp3, one arm": ({"kind": "dexp3", "n_arms": 1}, {}),
@@ -29,20 +26,20 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def started(name: str) -> ArmRun:
+def started(name):
     spec, options = CASES[name]
     run = start_run(Params(REGISTRY[spec["kind"]].model_validate(spec), 5, **options))
     assert isinstance(run, ArmRun)
     return run
 
 
-def bits(run: ArmRun) -> Any:
+def bits(run):
     times = None if run.act_times is None else {key: acts.tolist() for key, acts in run.act_times.acts.items()}
     counts = {field.name: getattr(run.ledger, field.name) for field in fields(run.ledger)}
     return counts | {"by_arm": run.ledger.by_arm.tolist()}, bits_of(run.state), times
 
 
-def acted(run: ArmRun, count: int, eligible: Any) -> tuple[list[Any], int]:
+def acted(run, count, eligible):
     """Acts drawn together, and the most of them that were drawn at once."""
     found, largest = [], 0
     while len(found) < count:
@@ -53,7 +50,7 @@ def acted(run: ArmRun, count: int, eligible: Any) -> tuple[list[Any], int]:
     return found, largest
 
 
-def settle_half(runs: tuple[ArmRun, ArmRun], waiting: list[tuple[int, int]], chance: random.Random) -> None:
+def settle_half(runs, waiting, chance):
     """Settle half of the waiting decisions in both runs."""
     chance.shuffle(waiting)
     for _ in range(len(waiting) // 2):
@@ -117,13 +114,11 @@ def counts_and_bits(run):
     return counts, ledger.by_arm.tolist(), runs.bits_of(run.state)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, spec in SPECS.items() if not isinstance(runs.start(spec), SlotRun)]
-)
+@pytest.mark.parametrize("name", [n for n, spec in SPECS.items() if not isinstance(runs.start(spec), SlotRun)])
 def test_events_together_are_one_by_one(name):
     alone, together, chance = runs.start(SPECS[name]), runs.start(SPECS[name]), random.Random(4)
     assert isinstance(together, ArmRun)
-    waiting: list[int] = []
+    waiting = []
     for size in (1, 3, 0, 50, 200):
         for run in (alone, together):
             run.advance(float(size))
@@ -142,7 +137,7 @@ def test_events_together_are_one_by_one(name):
         assert counts_and_bits(alone) == counts_and_bits(together)
 
 
-def moment(learner: ArmLearner[Any], seed: int) -> Any:
+def moment(learner, seed):
     """A state after some slots and events, of which the last slots drew from arms 0 and 1 alone."""
     chance, state = random.Random(seed), learner.start()
     for t in range(1, 30):

@@ -1,19 +1,17 @@
 """What always holds of centred_tsallis, through late and lost losses; its symmetries: test_multiscale_tsallis."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.base import Slot, many
-from service.learners.centred_tsallis import CentredTsallis, State
+from service.learners.centred_tsallis import CentredTsallis
 from service.learners.tsallis import solve
 from tests.support.examples import examples
 
 
-def sound(state: State, n_arms: int) -> None:
+def sound(state, n_arms):
     for part in state:
         assert part is None or np.isfinite(part).all()
     assert (state.p > 0).all()
@@ -23,7 +21,7 @@ def sound(state: State, n_arms: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_arms", "runs", "slots"), [(2, 400, 1000), (5, 400, 1000), (100, 50, 4000)])
-def test_a_million_slots_with_lost_repeated_and_late_feedback(n_arms: int, runs: int, slots: int) -> None:
+def test_a_million_slots_with_lost_repeated_and_late_feedback(n_arms, runs, slots):
     """400,000 + 400,000 + 200,000 slots in many runs: 30 % lost, 20 % repeated, delays up to 50, losses 0 or 1."""
     learner = CentredTsallis(n_arms, tracking=n_arms == 5)
     rng = np.random.default_rng(n_arms)
@@ -46,7 +44,7 @@ def test_a_million_slots_with_lost_repeated_and_late_feedback(n_arms: int, runs:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_arms", [1, 2, 10_000])
-def test_one_long_run_stays_sound(n_arms: int) -> None:
+def test_one_long_run_stays_sound(n_arms):
     learner = CentredTsallis(n_arms)
     rng = np.random.default_rng(5)
     state = learner.start()
@@ -59,7 +57,7 @@ def test_one_long_run_stays_sound(n_arms: int) -> None:
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.lists(st.floats(0, 1e12), min_size=1, max_size=200), st.floats(1e-6, 1e6), st.floats(-1e6, 0))
-def test_the_multiplier_solves_its_equation(values: list[float], scale: float, start: float) -> None:
+def test_the_multiplier_solves_its_equation(values, scale, start):
     sums = np.array(values) - min(values)
 
     lam, x = solve(sums, scale, start)
@@ -69,7 +67,7 @@ def test_the_multiplier_solves_its_equation(values: list[float], scale: float, s
 
 
 @pytest.mark.slow
-def test_it_finds_the_better_arm_at_click_rates() -> None:
+def test_it_finds_the_better_arm_at_click_rates():
     """Clicks 2 % against 1 %, delays of 10: after 20,000 slots the better arm leads in at least 36 of 40 runs."""
     learner, runs = CentredTsallis(2), 40
     rng = np.random.default_rng(0)
@@ -84,17 +82,16 @@ def test_it_finds_the_better_arm_at_click_rates() -> None:
     assert int((state.p[:, 1] > 0.5).sum()) >= 36
 
 
-def test_an_outstanding_count_of_its_own_never_falls_below_0() -> None:
+def test_an_outstanding_count_of_its_own_never_falls_below_0():
     learner = CentredTsallis(3)
-    state: Any = learner.open(learner.start(), Slot(1, 0, 0.0))
+    state = learner.open(learner.start(), Slot(1, 0, 0.0))
     for _ in range(5):
         state = learner.settle(state, 1, 0.5)
-    assert state.outstanding == 0
-    assert state.events == 5
+    assert (state.outstanding, state.events) == (0, 5)
 
 
 @pytest.mark.parametrize("far", [0.0, 30.0])
-def test_a_better_loss_is_corrected_as_the_rule_of_defaults_says(far: float) -> None:
+def test_a_better_loss_is_corrected_as_the_rule_of_defaults_says(far):
     """On S, V, M and the pool of this learner; far from the mean the step ends at its bound."""
     learner, rng = CentredTsallis(3), np.random.default_rng(4)
     state = learner.start()
@@ -110,8 +107,7 @@ def test_a_better_loss_is_corrected_as_the_rule_of_defaults_says(far: float) -> 
     assert after.mean == pytest.approx(state.mean + (loss - before) / state.events)
     squares = [(each - state.shift) ** 2 for each in (loss, before)]
     assert after.variance_sum == pytest.approx(max(state.variance_sum + squares[0] - squares[1], 0))
-    assert after.variance_max == max(state.variance_max, squares[0])
-    assert after[1:4] == state[1:4]
+    assert (after.variance_max, after[1:4]) == (max(state.variance_max, squares[0]), state[1:4])
     first = learner.settle(learner.open(learner.start(), Slot(1, 0, 0.5)), 1, before)
     assert learner.correct(first, 1, loss, before).mean == pytest.approx(loss)
     assert learner.correct(first, 1, loss, before).variance_sum == 0

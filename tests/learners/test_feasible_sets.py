@@ -1,7 +1,5 @@
 """Projections are exact, and every query point lies in the feasible set, judged without tolerance."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,11 +7,11 @@ from hypothesis import strategies as st
 
 from service.learners.base import Slot
 from service.learners.descent import DbgdSpec
-from service.learners.maths import FeasibleSet, project_onto_face, project_onto_simplex
+from service.learners.maths import project_onto_face, project_onto_simplex
 from tests.support.examples import examples
 from tests.support.feasible_sets import contains
 
-SETS: list[dict[str, Any]] = [
+SETS = [
     {"kind": "ball", "radius": 1.0},
     {"kind": "ball", "radius": 1e-3, "center": [1e4, 1.0, -3.0]},
     {"kind": "box", "lower": [-1.0, -2.0, 1e5], "upper": [2.0, 1.0, 1e5 + 1]},
@@ -26,11 +24,11 @@ SETS: list[dict[str, Any]] = [
 ]
 
 
-def spec(feasible_set: dict[str, Any], dim: int = 3, **rates: float) -> DbgdSpec:
+def spec(feasible_set, dim=3, **rates):
     return DbgdSpec.model_validate({"dim": dim, "feasible_set": feasible_set, **rates})
 
 
-def build_set(feasible_set: dict[str, Any], dim: int = 3) -> FeasibleSet:
+def build_set(feasible_set, dim=3):
     return spec(feasible_set, dim).build_set()
 
 
@@ -43,7 +41,7 @@ def build_set(feasible_set: dict[str, Any], dim: int = 3) -> FeasibleSet:
         ({"kind": "simplex", "total": 2.0}, [2 / (2 + 2**0.5)] * 2, 2 / (2 + 2**0.5), 2 * 2**0.5),
     ],
 )
-def test_center_inradius_and_diameter(feasible_set, center, inradius, diameter) -> None:
+def test_center_inradius_and_diameter(feasible_set, center, inradius, diameter):
     body = build_set(feasible_set, dim=2)
 
     np.testing.assert_allclose(body.center, center, rtol=1e-15)
@@ -53,7 +51,7 @@ def test_center_inradius_and_diameter(feasible_set, center, inradius, diameter) 
 
 @pytest.mark.parametrize("feasible_set", SETS, ids=str)
 @pytest.mark.parametrize("share", [1e-6, 1e-3, 0.5, 0.999])
-def test_query_points_lie_in_the_set_from_wherever_x_was_pushed(feasible_set: dict[str, Any], share: float) -> None:
+def test_query_points_lie_in_the_set_from_wherever_x_was_pushed(feasible_set, share):
     body = build_set(feasible_set)
     perturbation = max(share * body.inradius, 1e-12 * body.reach)
     learner = spec(feasible_set, learning_rate=1.0, perturbation=perturbation).build()
@@ -67,7 +65,7 @@ def test_query_points_lie_in_the_set_from_wherever_x_was_pushed(feasible_set: di
 
 
 @pytest.mark.parametrize("feasible_set", SETS, ids=str)
-def test_projection_is_the_nearest_point(feasible_set: dict[str, Any]) -> None:
+def test_projection_is_the_nearest_point(feasible_set):
     """(z - Px)'(y - Px) <= 0 for all y of the set, the mark of a projection; 1e-9 is left for rounding."""
     body = build_set(feasible_set)
     project = body.onto_shrunk(body.inradius / 4)
@@ -81,10 +79,8 @@ def test_projection_is_the_nearest_point(feasible_set: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 1000])
-@pytest.mark.parametrize(
-    "feasible_set", [{"kind": "ball", "radius": 1.0}, {"kind": "simplex", "total": 1.0}], ids=str
-)
-def test_any_dimension_has_feasible_query_points(feasible_set: dict[str, Any], dim: int) -> None:
+@pytest.mark.parametrize("feasible_set", [{"kind": "ball", "radius": 1}, {"kind": "simplex", "total": 1}], ids=str)
+def test_any_dimension_has_feasible_query_points(feasible_set, dim):
     learner = spec(feasible_set, dim).build()
     z = np.random.default_rng(3).normal(size=dim) * 100
 
@@ -94,11 +90,11 @@ def test_any_dimension_has_feasible_query_points(feasible_set: dict[str, Any], d
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-9, 1e-29])
-def test_x_leaves_a_corner_when_the_losses_turn(size: float) -> None:
+def test_x_leaves_a_corner_when_the_losses_turn(size):
     learner = spec({"kind": "box", "lower": [0.0] * 3, "upper": [size] * 3}).build()
     state = learner.start()
 
-    def push(direction: float, state: Any) -> Any:
+    def push(direction, state):
         for t in range(1000):
             state = learner.open(state, Slot(t + 1, 0, 0.0))
             points = np.vstack([state.x, learner.query_points(state)])
@@ -113,7 +109,7 @@ def test_x_leaves_a_corner_when_the_losses_turn(size: float) -> None:
     assert (state.x < 0.5 * size).all()
 
 
-def test_simplex_projections_by_hand() -> None:
+def test_simplex_projections_by_hand():
     assert project_onto_face(np.array([0.5, 0.0]), 1.0).tolist() == [0.75, 0.25]
     assert project_onto_face(np.array([3.0, 0.0, 0.0]), 1.0).tolist() == [1.0, 0.0, 0.0]
     assert project_onto_simplex(np.array([0.25, -1.0]), 1.0).tolist() == [0.25, 0.0]
@@ -122,7 +118,7 @@ def test_simplex_projections_by_hand() -> None:
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=12), st.floats(1e-6, 1e6))
-def test_face_projection_meets_its_optimality_conditions(values: list[float], total: float) -> None:
+def test_face_projection_meets_its_optimality_conditions(values, total):
     """x = max(z - theta, 0) with sum x = total: z - x is the same for all entries above 0."""
     z = np.array(values)
 
@@ -159,6 +155,6 @@ def test_face_projection_meets_its_optimality_conditions(values: list[float], to
     ],
     ids=str,
 )
-def test_degenerate_sets_are_refused(feasible_set: dict[str, Any], message: str) -> None:
+def test_degenerate_sets_are_refused(feasible_set, message):
     with pytest.raises(ValueError, match=message):
         spec(feasible_set, dim=2)

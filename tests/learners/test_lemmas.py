@@ -2,14 +2,13 @@
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.learners.base import FloatArray, Slot
+from service.learners.base import Slot
 from service.learners.descent import DbgdSpec
 from service.learners.dexp3 import Dexp3, Rates
 from service.learners.maths import forward_difference
@@ -22,7 +21,7 @@ UPDATES = 1_000_000
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> tuple[Dexp3, Rates, list[list[tuple[int, float]]]]:
+def chains(draw):
     """A learner with 1 - delta_2 - eta delta_1 > 0, and the events of some slots."""
     n_arms = draw(st.integers(1, 8))
     floor = draw(st.floats(1e-9, 0.5))
@@ -34,7 +33,7 @@ def chains(draw: st.DrawFn) -> tuple[Dexp3, Rates, list[list[tuple[int, float]]]
     return Dexp3(n_arms, rates), rates, slots
 
 
-def updates(learner: Dexp3, slots: list[list[tuple[int, float]]]) -> list[FloatArray]:
+def updates(learner, slots):
     """The distributions of all virtual slots, first to last."""
     state, chain = learner.start(), [learner.start().p]
     for t, events in enumerate(slots, start=1):
@@ -47,7 +46,7 @@ def updates(learner: Dexp3, slots: list[list[tuple[int, float]]]) -> list[FloatA
 
 @settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(chains())
-def test_no_probability_moves_by_more_than_lemmas_1_and_2_allow(case) -> None:
+def test_no_probability_moves_by_more_than_lemmas_1_and_2_allow(case):
     learner, (eta, clip, floor), slots = case
     shrinks = ROUNDING / (1 - floor - eta * clip)
     grows = ROUNDING * max(1 + floor, 1 / (1 - eta * clip))
@@ -59,7 +58,7 @@ def test_no_probability_moves_by_more_than_lemmas_1_and_2_allow(case) -> None:
 
 @settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(chains())
-def test_every_probability_keeps_the_floor_of_ineq4(case) -> None:
+def test_every_probability_keeps_the_floor_of_ineq4(case):
     learner, (_, _, floor), slots = case
 
     for p in updates(learner, slots):
@@ -78,7 +77,7 @@ def test_estimates_are_biased_exactly_as_the_paper_says():
     np.testing.assert_allclose(p_s @ estimates, losses * p_s / p_t, rtol=1e-12)
 
 
-def as_the_paper_writes_it(p: Any, p_open: Any, event: tuple[int, float], rates: Rates) -> Any:
+def as_the_paper_writes_it(p, p_open, event, rates):
     """Eqs. (estloss), (tildew1), (w1) and (tildep1) of long doubles."""
     arm, loss = event
     w = p.copy()
@@ -89,7 +88,7 @@ def as_the_paper_writes_it(p: Any, p_open: Any, event: tuple[int, float], rates:
 
 @pytest.mark.parametrize("rates", [None, Rates(0.2, 4.0, 0.5), Rates(1.0, 4.0, 0.2)])
 @pytest.mark.parametrize("n_arms", [2, 3, 10, 60, 1200])
-def test_probabilities_are_those_of_the_formulas(n_arms: int, rates: Rates | None) -> None:
+def test_probabilities_are_those_of_the_formulas(n_arms, rates):
     """After each of 600 slots with late events, each to 1e-13 of it: through slots the game makes differences grow.
 
     The running sum is that of the weights to 1.5e-14 of it.
@@ -115,7 +114,7 @@ def test_probabilities_are_those_of_the_formulas(n_arms: int, rates: Rates | Non
     assert trims or rates is None
 
 
-def adversary(p: FloatArray, phase: int, step: int) -> int:
+def adversary(p, phase, step):
     """Arm to hit: the likeliest, the least likely, or one after the other."""
     if phase == 0:
         return int(p.argmax())
@@ -126,7 +125,7 @@ def adversary(p: FloatArray, phase: int, step: int) -> int:
 
 @pytest.mark.recipes
 @pytest.mark.parametrize("n_arms", [2, 5, 1000])
-def test_probabilities_stay_sound_through_a_million_adversarial_updates(n_arms: int) -> None:
+def test_probabilities_stay_sound_through_a_million_adversarial_updates(n_arms):
     """One unbroken chain; every distribution of it is checked. Exponents reach 700, the floor is 1e-9."""
     learner = Dexp3(n_arms, Rates(learning_rate=0.7, loss_clip=1e3, probability_floor=1e-9))
     lowest = 1e-9 / (n_arms * (1 + 1e-9)) / ROUNDING
@@ -148,13 +147,13 @@ OF_DIFFERENCES = 1e-9
 """Relative slack: a difference of losses near 1 over a perturbation of 1e-4 or more loses this much at most."""
 
 
-def quadratic(rng: np.random.Generator, dim: int) -> tuple[FloatArray, FloatArray]:
+def quadratic(rng, dim):
     """A and b of the convex loss x'Ax/2 + b'x."""
     root = rng.normal(size=(dim, dim))
     return root @ root.T, rng.normal(size=dim)
 
 
-def bundle(a: FloatArray, b: FloatArray, x: FloatArray, delta: float) -> FloatArray:
+def bundle(a, b, x, delta):
     points = np.vstack([x, x + delta * np.eye(x.size)])
     return 0.5 * np.einsum("ij,jk,ik->i", points, a, points) + points @ b
 
@@ -164,7 +163,7 @@ cases = given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.floats(1e-4, 0.5)
 
 @settings(max_examples=examples(300), deadline=None, derandomize=True)
 @cases
-def test_gradient_estimate_keeps_the_bounds_of_lemma_gbound(seed: int, dim: int, delta: float) -> None:
+def test_gradient_estimate_keeps_the_bounds_of_lemma_gbound(seed, dim, delta):
     """|g| <= sqrt(K) L and |g - grad f| <= beta delta sqrt(K)/2, for f on the unit ball."""
     rng = np.random.default_rng(seed)
     a, b = quadratic(rng, dim)
@@ -182,7 +181,7 @@ def test_gradient_estimate_keeps_the_bounds_of_lemma_gbound(seed: int, dim: int,
 
 @settings(max_examples=examples(300), deadline=None, derandomize=True)
 @cases
-def test_one_update_descends_as_lemma_descent_says(seed: int, dim: int, delta: float) -> None:
+def test_one_update_descends_as_lemma_descent_says(seed, dim, delta):
     """g'(x_tau - x) <= eta K L^2/2 + (|x_tau - x|^2 - |x_tau+1 - x|^2)/(2 eta) for every x in the shrunk ball."""
     rng = np.random.default_rng(seed)
     a, b = quadratic(rng, dim)
@@ -203,7 +202,7 @@ def test_one_update_descends_as_lemma_descent_says(seed: int, dim: int, delta: f
         assert forward_difference(losses, delta) @ (x - other) <= bound + OF_DIFFERENCES * (lipschitz + 1 / eta)
 
 
-def test_linear_losses_are_estimated_without_bias() -> None:
+def test_linear_losses_are_estimated_without_bias():
     """By hand: f(x) = 3 x_1 - x_2 at (1/2, 1/4) with delta = 1/8."""
     losses = np.array([1.25, 1.625, 1.125])
 
@@ -211,7 +210,7 @@ def test_linear_losses_are_estimated_without_bias() -> None:
 
 
 @pytest.mark.parametrize("size", [1e300, 1.7e308])
-def test_absurd_losses_leave_the_state_finite(size: float) -> None:
+def test_absurd_losses_leave_the_state_finite(size):
     for rates in ({"learning_rate": 1e12, "perturbation": 1e-9}, {}):
         spec = {"dim": 2, "feasible_set": {"kind": "simplex"}, **rates}
         learner = DbgdSpec.model_validate(spec).build()

@@ -1,7 +1,5 @@
 """Segments follow their rule; order and unit of losses do not matter, nothing breaks them, and they pay."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ class Player:
     def __init__(self, part, default=None):
         self.layer, self.n_arms, self.default = Segments(part), part.n_arms, default
         self.part, self.shared = part.start(), start_shared()
-        self.segments: dict[str, Any] = {}
+        self.segments = {}
         self.t = self.outstanding = 0
 
     def moment(self, name):
@@ -126,11 +124,9 @@ def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event, far):
     player.open("a", [0, 2])
     before, segment = player.shared, player.segments["a"]
     loss, default = 0.1 - far, 1.0 if event == "correct" else 1.0 + far
-    moved, count = (
-        (loss - default, 0) if event == "correct" else (default, 1) if event == "charge" else (-default, -1)
-    )
+    moved, n = (loss - default, 0) if event == "correct" else (default, 1) if event == "charge" else (-default, -1)
     d, fall = (moved, 1.0) if event == "correct" else (default - segment.shift, 0.25)
-    mixture_sums, own = expected_step(player, "a", 0, d, fall, count or 1)
+    mixture_sums, own = expected_step(player, "a", 0, d, fall, n or 1)
 
     player.default = default
     {"charge": player.charge, "correct": lambda *at: player.settle(*at, loss), "void": player.void}[event]("a", 0)
@@ -138,12 +134,12 @@ def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event, far):
     now, after = player.segments["a"], player.shared
     np.testing.assert_allclose(after.mixture_sums, mixture_sums, rtol=0, atol=1e-12)
     np.testing.assert_allclose(now.sums, [own, *segment.sums[1:]], rtol=0, atol=1e-12)
-    assert (now.events, after.events) == (segment.events + count, before.events + count)
+    assert (now.events, after.events) == (segment.events + n, before.events + n)
     assert now.outstanding == segment.outstanding - (event != "charge")
     assert now.mean * now.events == pytest.approx(segment.mean * segment.events + moved)
     assert after.mean * after.events == pytest.approx(before.mean * before.events + moved)
     squares = [(each - before.shift) ** 2 for each in (loss, default)]
-    change = squares[0] - squares[1] if event == "correct" else count * squares[1]
+    change = squares[0] - squares[1] if event == "correct" else n * squares[1]
     assert after.variance_sum == pytest.approx(max(before.variance_sum + change, 0.0))
 
 
@@ -183,8 +179,7 @@ def test_what_readers_see_of_a_segment():
     np.testing.assert_allclose(read(player.moment("a"), segment, floor=0.2), p, rtol=0, atol=1e-15)
 
     some = read(player.moment("a"), segment, np.array([0, 2]))
-    assert some[[1, 3]].tolist() == [0, 0]
-    assert some.sum() == pytest.approx(1)
+    assert (some[[1, 3]].tolist(), some.sum()) == ([0, 0], pytest.approx(1))
     assert read(player.moment("a"), segment, floor=0.2).min() >= 0.05
 
 

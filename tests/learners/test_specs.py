@@ -1,7 +1,6 @@
 """Specifications say where rates come from, and refuse what makes no sense."""
 
 import pickle
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -18,13 +17,13 @@ THEOREM = {"horizon": 100, "max_delay": 3, "total_delay": 50}
 TWO, BOTH = {"n_arms": 2}, {"learning_rate": 0.1, "perturbation": 0.01}
 
 
-def resolved(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+def resolved(kind, fields):
     learner = REGISTRY[kind].model_validate(fields).build()
     return learner.rates(learner.start())
 
 
 @pytest.mark.parametrize(("fields", "mode"), [(GIVEN, "given"), (THEOREM, "theorem"), ({}, "anytime")])
-def test_dexp3_has_three_ways_to_get_rates(fields: dict[str, Any], mode: str) -> None:
+def test_dexp3_has_three_ways_to_get_rates(fields, mode):
     rates = resolved("dexp3", {"n_arms": 3} | fields)
 
     assert rates["rates"] == mode
@@ -41,7 +40,7 @@ def test_dexp3_has_three_ways_to_get_rates(fields: dict[str, Any], mode: str) ->
         ({}, "anytime"),
     ],
 )
-def test_dbgd_has_three_ways_to_get_rates(fields: dict[str, Any], mode: str) -> None:
+def test_dbgd_has_three_ways_to_get_rates(fields, mode):
     rates = resolved("dbgd", BALL | fields)
 
     assert rates["rates"] == mode
@@ -66,7 +65,7 @@ def test_dbgd_has_three_ways_to_get_rates(fields: dict[str, Any], mode: str) -> 
     ],
     ids=str,
 )
-def test_mixtures_are_refused(spec: type[RatedSpec], fields: dict[str, Any]) -> None:
+def test_mixtures_are_refused(spec, fields):
     with pytest.raises(ValidationError, match=r"or give |multiplies|belongs to"):
         spec.model_validate(({"n_arms": 3} if spec is Dexp3Spec else BALL) | fields)
 
@@ -98,45 +97,36 @@ def test_mixtures_are_refused(spec: type[RatedSpec], fields: dict[str, Any]) -> 
     ],
     ids=str,
 )
-def test_nonsense_is_refused(spec: type[RatedSpec], fields: dict[str, Any]) -> None:
+def test_nonsense_is_refused(spec, fields):
     with pytest.raises(ValidationError):
         spec.model_validate(fields)
-
-
-def test_messages_name_what_to_change() -> None:
-    with pytest.raises(ValidationError, match="give horizon and total_delay together without them, or give none"):
-        DbgdSpec.model_validate(BALL | {"learning_rate": 0.1})
-    with pytest.raises(ValidationError, match=r"smaller than the feasible set's inradius, 1"):
-        DbgdSpec.model_validate(BALL | {"perturbation": 2.0})
-    with pytest.raises(ValidationError, match="must exceed 2 max_delay"):
-        Dexp3Spec.model_validate({"n_arms": 2, "horizon": 6, "total_delay": 0, "max_delay": 3})
 
 
 @pytest.mark.parametrize(
     "kind", [kind for kind, spec in REGISTRY.items() if issubclass(spec, ArmsSpec) and issubclass(spec, RatedSpec)]
 )
-def test_missing_arms_are_named_before_rates_are_computed_from_them(kind: str) -> None:
+def test_missing_arms_are_named_before_rates_are_computed_from_them(kind):
     theorem = {"horizon": 100, "max_delay": 3, "total_delay": 300}
     given = {name: value for name, value in theorem.items() if name in REGISTRY[kind].model_fields}
     with pytest.raises(ValidationError, match="give either n_arms or arms"):
         REGISTRY[kind].model_validate(given)
 
 
-def test_json_numbers_are_read_strictly() -> None:
+def test_json_numbers_are_read_strictly():
     assert Dexp3Spec.model_validate_json('{"kind": "dexp3", "n_arms": 2}').n_arms == 2
     for text in ('{"n_arms": "2"}', '{"n_arms": 2.5}', '{"n_arms": true}', '{"n_arms": 2, "learning_rate": NaN}'):
         with pytest.raises(ValidationError):
             Dexp3Spec.model_validate_json(text)
 
 
-def test_rated_learners_have_a_theorem() -> None:
+def test_rated_learners_have_a_theorem():
     for kind, spec in REGISTRY.items():
         has = not issubclass(spec, RatedSpec) or spec.rate_fields.theorem
         assert has, f"{kind} has no theorem: inherit ArmsSpec or PointsSpec without RatedSpec"
 
 
 @pytest.mark.parametrize("kind", [kind for kind, spec in REGISTRY.items() if issubclass(spec, PointsSpec)])
-def test_learners_over_points_take_the_memory_of_some_points(kind: str) -> None:
+def test_learners_over_points_take_the_memory_of_some_points(kind):
     dim = 1000
     fields = vectors.traces(kind)[0]["spec"] | {"dim": dim, "feasible_set": BALL["feasible_set"]}
     learner = REGISTRY[kind].model_validate(fields).build()
@@ -145,14 +135,14 @@ def test_learners_over_points_take_the_memory_of_some_points(kind: str) -> None:
     assert len(pickle.dumps(learner)) < 10 * dim * 8
 
 
-def test_every_kind_is_its_own_key() -> None:
+def test_every_kind_is_its_own_key():
     for kind, spec in REGISTRY.items():
         assert spec.model_fields["kind"].default == kind
         assert (spec.__doc__ or "").strip()
 
 
 @pytest.mark.parametrize("kind", vectors.kinds())
-def test_views_show_the_fields_of_a_specification_and_nothing_computed_of_it(kind: str) -> None:
+def test_views_show_the_fields_of_a_specification_and_nothing_computed_of_it(kind):
     example = next(iter(vectors.traces(kind)))
     spec = REGISTRY[kind].model_validate(example["spec"])
     before = spec.resolved()

@@ -77,9 +77,7 @@ def test_a_quick_run_finds_each_learner_by_its_name():
 
 
 def test_a_missing_file_is_refused_with_the_command_that_records_it(folder):
-    with pytest.raises(
-        FileNotFoundError, match=r"vectors/exp3\.json is missing: record it with `pytest tests/learn"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"vectors/exp3\.json is missing: record it with `pytest tests/l"):
         vectors.traces("exp3")
     assert vector_recorder.missing() == list(REGISTRY)
 

@@ -27,14 +27,12 @@ def settled(run, action, rng):
     if isinstance(action, ArmAction):
         run.settle(ArmFeedback(action.arm, float(rng.random()), action.slot))
     else:
-        extra = run.learner.information is Information.LOSSES
-        run.settle(PointFeedback(rng.normal(size=action.x.size + extra)))
+        run.settle(PointFeedback(rng.normal(size=action.x.size + (run.learner.information is Information.LOSSES))))
 
 
 def loaded(run):
     """A run as another worker reads it."""
-    snapshot = Snapshot("v", runs.stored(run).encode(), state.encode(run), 0.0, None)
-    return CachedSession.of(snapshot)
+    return CachedSession.of(Snapshot("v", runs.stored(run).encode(), state.encode(run), 0.0, None))
 
 
 @pytest.mark.parametrize("spec", vectors.specs())
@@ -124,8 +122,7 @@ def test_outstanding_decisions_that_nobody_wrote_are_refused(data, size):
 @pytest.mark.parametrize("kind", ["dexp3", "fixed", "centred_tsallis", "exp3"])
 def test_a_state_of_fewer_arms_than_its_specification_is_refused_before_memory_is_taken(kind):
     run = runs.start({"kind": kind, "n_arms": 3} | vectors.over_arms()[kind])
-    stored = Stored(Specification(learner=run.params.learner), 1)
-    fields = json.loads(stored.encode())
+    fields = json.loads(Stored(Specification(learner=run.params.learner), 1).encode())
     fields["specification"]["learner"]["n_arms"] = 10**7
     snapshot = Snapshot("v", json.dumps(fields).encode(), state.encode(run), 0.0, None)
 

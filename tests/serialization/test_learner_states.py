@@ -1,27 +1,25 @@
 """States hold what their annotations say, so that a codec can keep them exactly; and are never mutated."""
 
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 
-from service.engine.ledger import Action, ArmAction, ArmFeedback, PointFeedback
-from service.engine.run import Run
-from service.learners import REGISTRY
+from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.learners.base import FloatArray, Information, IntArray, Rows
 from tests.support import vectors
 from tests.support.runs import start
 
-TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
+TYPES = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
 
 
-def event(run: Run, action: Action, rng: np.random.Generator) -> ArmFeedback | PointFeedback:
+def event(run, action, rng):
     if isinstance(action, ArmAction):
         return ArmFeedback(action.arm, float(rng.random()), action.slot)
     return PointFeedback(rng.normal(size=action.x.size + (run.learner.information is Information.LOSSES)))
 
 
-def walk(spec: dict[str, Any]) -> list[Any]:
+def walk(spec):
     """The states of a run with delays up to 3."""
     run = start(spec, seed=1)
     rng, waiting, states = np.random.default_rng(1), [], [run.state]
@@ -35,7 +33,7 @@ def walk(spec: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("spec", vectors.specs())
-def test_fields_are_what_they_are_annotated_as(spec: dict[str, Any]) -> None:
+def test_fields_are_what_they_are_annotated_as(spec):
     for state in walk(spec):
         for value, (name, hint) in zip(state, get_type_hints(type(state)).items(), strict=True):
             if name in type(state)._field_defaults:
@@ -53,7 +51,7 @@ def test_fields_are_what_they_are_annotated_as(spec: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("spec", vectors.specs())
-def test_earlier_states_stay_as_they_were(spec: dict[str, Any]) -> None:
+def test_earlier_states_stay_as_they_were(spec):
     first, second = walk(spec), walk(spec)
     stored = len(get_type_hints(type(first[0]))) - len(type(first[0])._field_defaults)
     copies = [[np.copy(part) for part in state[:stored]] for state in first]
@@ -62,9 +60,3 @@ def test_earlier_states_stay_as_they_were(spec: dict[str, Any]) -> None:
         for part, copied, repeated in zip(state[:stored], copy, again[:stored], strict=True):
             np.testing.assert_array_equal(part, copied)
             np.testing.assert_array_equal(part, repeated)
-
-
-@pytest.mark.parametrize("kind", REGISTRY)
-def test_every_kind_has_a_vector_file_of_its_own(kind: str) -> None:
-    assert {trace["spec"]["kind"] for trace in vectors.traces(kind)} == {kind}
-    assert kind in vectors.kinds()

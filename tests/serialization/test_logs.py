@@ -82,8 +82,7 @@ def step(run, chance):
     elif what < 0.97:
         run.expire(run.arms.positions[arm], 1, 0.5)
     else:
-        label = f"new {chance.random()}"
-        run.change_arms(run.arms.change([label], [chance.choice(run.arms.shown_names)]))
+        run.change_arms(run.arms.change([f"new {chance.random()}"], [chance.choice(run.arms.shown_names)]))
 
 
 @pytest.mark.usefixtures("few_are_many")
@@ -151,46 +150,29 @@ def test_fewer_arms_are_stored_whole():
     assert not session.kept
 
 
+HARMS = {"missing": (1, None), "missing log": (3, None), "more": (4, [1.0, 0.5]), "cut": (2, [1.0, 0.5, 0.5])}
+HARMS |= {"other arms": (2, [6.0, 0.5]), "negative arm": (2, [-1.0, 0.5]), "other": (2, [1.0, 0.5])}
+HARMS |= {"no vector": (0, [0.2] * 5), "no sum": (0, [0.0] * 6), "no number": (0, [float("inf")] * 6)}
+"""A row, and what is written in its place; None takes it away."""
+
+
 @pytest.mark.usefixtures("few_are_many")
-@pytest.mark.parametrize(
-    "harm",
-    [
-        *("missing", "missing log", "more", "cut", "other arms", "negative arm", "other", "no vector"),
-        *("no sum", "no number"),
-    ],
-)
+@pytest.mark.parametrize("harm", HARMS)
 def test_rows_that_are_not_those_of_the_state_are_refused(harm):
     session = Stores(dexp3.Dexp3Spec(n_arms=6))
     for _ in range(3):
         run = session.run()
-        action = run.act()
-        run.settle(ArmFeedback(action.arm, 0.5))
+        run.settle(ArmFeedback(run.act().arm, 0.5))
         session.commit(run)
     assert set(session.kept) == {b"r0", b"r1", b"r2", b"r3"}
     whole = dict(session.kept)
 
-    def row(number, values):
-        key = b"r%d" % number
-        session.kept[key] = records.record_of(key, np.array(values).tobytes())
-
-    if harm == "missing":
-        del session.kept[b"r1"]
-    elif harm == "missing log":
-        del session.kept[b"r3"]
-    elif harm == "more":
-        row(4, [1.0, 0.5])
-    elif harm == "cut":
-        row(2, [1.0, 0.5, 0.5])
-    elif harm == "other arms":
-        row(2, [6.0, 0.5])
-    elif harm == "negative arm":
-        row(2, [-1.0, 0.5])
-    elif harm == "other":
-        row(2, [1.0, 0.5])
-    elif harm == "no vector":
-        row(0, [0.2] * 5)
+    number, values = HARMS[harm]
+    key = b"r%d" % number
+    if values is None:
+        del session.kept[key]
     else:
-        row(0, [0.0 if harm == "no sum" else float("inf")] * 6)
+        session.kept[key] = records.record_of(key, np.array(values).tobytes())
 
     with pytest.raises(StateCorruptError):
         session.loaded()

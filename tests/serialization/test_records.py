@@ -21,8 +21,7 @@ def cached(kind="bold", **fields):
     learner = REGISTRY[kind].model_validate({"n_arms": 4, "learning_rate": 0.1})
     stored = Stored.of(Specification(learner=learner, seed=3, **fields))
     run = stored.start()
-    snapshot = Snapshot("0", stored.encode(), codec.encode(run), 0.0, None)
-    return CachedSession.of(snapshot).with_records({})
+    return CachedSession.of(Snapshot("0", stored.encode(), codec.encode(run), 0.0, None)).with_records({})
 
 
 def committed(before, run, kept):
@@ -31,9 +30,8 @@ def committed(before, run, kept):
         kept.pop(key, None) if value is None else kept.update({key: value})
     state = codec.encode(run)
     snapshot = Snapshot("1", before.stored.encode(), state, 0.0, None)
-    return before.committed_as(Written("1", state), run, None, before.stored), CachedSession.of(
-        snapshot
-    ).with_records(kept)
+    after = before.committed_as(Written("1", state), run, None, before.stored)
+    return after, CachedSession.of(snapshot).with_records(kept)
 
 
 def test_a_commit_of_bold_sends_its_own_slot_and_instance_however_many_are_open():
@@ -41,14 +39,12 @@ def test_a_commit_of_bold_sends_its_own_slot_and_instance_however_many_are_open(
     for t in range(1, 201):
         run = here.run.copy()
         run.act()
-        sent = records.encode(run)
-        assert set(sent) == {b"%d" % t, b"r%d" % (t - 1)}
+        assert set(records.encode(run)) == {b"%d" % t, b"r%d" % (t - 1)}
         here, _ = committed(here, run, kept)
     state = codec.encode(here.run)
 
     run = here.run.copy()
-    arm = run.open_slots.get(77).arm
-    run.settle(ArmFeedback(arm, 1.0, 77))
+    run.settle(ArmFeedback(run.open_slots.get(77).arm, 1.0, 77))
 
     assert set(records.encode(run)) == {b"77", b"r76"}
     assert len(state) < 3_000

@@ -26,8 +26,7 @@ def a_run(n_arms=3):
     run = start_run(Params(Dexp3Spec(n_arms=n_arms), 5))
     for _ in range(7):
         run.act()
-    arm = int(np.argmax(run.ledger.by_arm))
-    run.settle(ArmFeedback(arm, 0.1))
+    run.settle(ArmFeedback(int(np.argmax(run.ledger.by_arm)), 0.1))
     return run
 
 
@@ -45,18 +44,6 @@ def test_a_small_state_is_as_it_is_told():
     head += struct.pack("<H", zlib.crc32(head) & 0xFFFF)
     body = head + struct.pack("<2d", 0.5, 0.5) + bytes([0, 1])
     assert codec.encode(run, effective=2.0, mostly_surplus=True) == resealed(body)
-
-
-@pytest.mark.parametrize("n_arms", [1, 3, 900])
-def test_what_is_read_is_what_was_written_to_the_last_bit(n_arms):
-    run = a_run(n_arms)
-    data = codec.encode(run)
-
-    again = codec.decode(data, start_run(run.params))
-
-    assert codec.encode(again) == data
-    assert again.state.p.tobytes() == run.state.p.tobytes()
-    assert repr(again.ledger) == repr(run.ledger)
 
 
 def test_every_damage_of_one_byte_and_every_cut_is_noticed():

@@ -19,7 +19,6 @@ from service.sessions.act import Act
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
 from service.store import open_store
 from service.store.base import head_of
-from service.store.memory import MemoryStore
 from service.telemetry.metrics import Labels, Metrics
 from tests.support.crashing import Worker
 from tests.support.machines import FIELDS
@@ -28,11 +27,6 @@ from tests.support.sessions import sessions_on
 from tests.support.waiting import wait_until
 
 WINDOW = 64.0
-
-
-@pytest.fixture
-def memory(clock):
-    return MemoryStore(clock=clock)
 
 
 async def sessions_with_acts(memory, clock, count):
@@ -122,8 +116,7 @@ async def test_a_session_that_cannot_be_read_is_looked_at_later(memory, clock, c
 
 
 async def test_a_sweeper_runs_until_it_is_stopped(memory, clock):
-    sessions = await sessions_with_acts(memory, clock, 1)
-    sweeper = Sweeper(memory, sessions)
+    sweeper = Sweeper(memory, await sessions_with_acts(memory, clock, 1))
     running = asyncio.create_task(sweeper.run())
     while await memory.due(10):  # noqa: ASYNC110 - a condition in the store
         await asyncio.sleep(0)
@@ -138,8 +131,7 @@ async def test_hints_are_counted_some_sessions_at_a_time(memory, clock, monkeypa
     monkeypatch.setattr(expiry_sweeper, "LOOKED_AT", 4)
     sessions, metrics = sessions_on(memory), Metrics(Labels(hints=("no_feedback", "few_events")))
     for number in range(10):
-        spec = Specification(learner=Dexp3Spec(n_arms=3), seed=1)
-        await sessions.create(f"s{number}", spec, None)
+        await sessions.create(f"s{number}", Specification(learner=Dexp3Spec(n_arms=3), seed=1), None)
         if number % 3 == 0:
             await sessions.submit(f"s{number}", Act(100, 10**6))
     memory._sessions["s0"].state = b"broken"
@@ -239,42 +231,6 @@ BUCKETS = 64
 
 
 COST_WINDOW = float(BUCKETS)
-
-
-N_ARMS = 100
-
-
-CALL = 300
-
-
-@pytest.mark.slow
-async def test_outstanding_decisions_cost_under_a_megabyte_however_many(redis_server):
-    """All buckets and nearly all arms are in use; three times as many decisions take as many 64-bit counts."""
-    now = float(int(time.time()))
-    worker = Worker(open_store(redis_server.url), lambda: now)
-    spec = REGISTRY["dexp3"].model_validate({"kind": "dexp3", "n_arms": N_ARMS})
-    expiry = ExpirySpec(after_seconds=COST_WINDOW, default_loss=1.0)
-    sizes = []
-    for calls in (1, 3):
-        await worker.sessions.create("s", Specification(learner=spec, seed=1, expiry=expiry), None)
-        for _ in range(BUCKETS):
-            for _ in range(calls):
-                await worker.sessions.submit("s", Act(CALL, 10**6))
-            now += 1
-        sizes.append(stored_bytes(redis_server))
-        ledger, _ = await ledger_of(worker.store, "s")
-        assert ledger.outstanding == calls * BUCKETS * CALL
-        await worker.sessions.delete("s")
-    await worker.store.close()
-
-    assert sizes[0] > BUCKETS * N_ARMS * 8
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
-    assert max(sizes) < 2**20
-
-
-def stored_bytes(server):
-    """What the server's memory holds of all its keys."""
-    return sum(server.client.memory_usage(key, samples=0) or 0 for key in server.client.scan_iter())
 
 
 def run_with(kind, acts, fields):

@@ -56,9 +56,8 @@ def test_a_view_made_at_once_is_one_that_is_sent_at_once():
     p[-1] = 1 - p[:-1].sum()
     stored = Stored(Specification(learner={"kind": "fixed", "n_arms": p.size, "probabilities": p.tolist()}), 1)
 
-    view = session_view(
-        "one", Snapshot("v-1", b"", b"", 0.0, None), CachedSession("v-1", stored, stored.start(), b"", 0)
-    )
+    cached = CachedSession("v-1", stored, stored.start(), b"", 0)
+    view = session_view("one", Snapshot("v-1", b"", b"", 0.0, None), cached)
 
     assert len(view) < STREAMED_FROM_BYTES
 
