@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.store.base import ArmCounts, Committed, Conflict, Counts, Known, ReadSegments, Store
+from service.store.base import ArmCounts, Committed, Conflict, Counts, Known, ReadSegments
 from service.store.memory import MemoryStore
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until
@@ -10,22 +10,19 @@ from tests.support.waiting import until
 # -- Counts, summaries and the log beside a session's state, on every store.
 
 
-async def entries(store: Store, session_id: str = "s") -> list[bytes]:
+async def entries(store, session_id="s"):
     log = await store.read_log(session_id, 0, 1000)
-    assert log is not None
     return [entry.data for entry in log.entries]
 
 
 ONE = {0: ArmCounts(feedbacks=1, losses=0.5)}
 
 
-async def counts(store: Store, arm: int = 0) -> ArmCounts:
-    found = await store.read_counts("s", [arm])
-    assert found is not None
-    return found.rows[0]
+async def counts(store, arm=0):
+    return (await store.read_counts("s", [arm])).rows[0]
 
 
-async def test_counts_add_up_over_commits_and_say_their_version(store: Store) -> None:
+async def test_counts_add_up_over_commits_and_say_their_version(store):
     """Also those of large numbers."""
     more = [
         {0: ArmCounts(1, 0.1), 1: ArmCounts(300, 70_000.0)},
@@ -44,7 +41,7 @@ async def test_counts_add_up_over_commits_and_say_their_version(store: Store) ->
     assert await store.read_counts("s", []) == Counts("a-3", [])
 
 
-async def test_the_log_has_the_entries_of_commits_in_their_order(store: Store) -> None:
+async def test_the_log_has_the_entries_of_commits_in_their_order(store):
     await store.create(new_session(about=b"about"))
     await store.commit(commit("a-0", "a-1", entries=[b"1", b"\x00\xff", b""], max_entries=100))
     await store.commit(commit("a-1", "a-2"))
@@ -52,7 +49,6 @@ async def test_the_log_has_the_entries_of_commits_in_their_order(store: Store) -
 
     log = await store.read_log("s", 0, 1000)
 
-    assert log is not None
     assert log.session.about == b"about"
     assert [entry.data for entry in log.entries] == [b"1", b"\x00\xff", b"", b"4"]
     assert [entry.position for entry in log.entries] == [1, 2, 3, 4]
@@ -62,7 +58,7 @@ async def test_the_log_has_the_entries_of_commits_in_their_order(store: Store) -
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-async def test_pages_of_the_log_follow_each_other(store: Store, created, limit: int) -> None:
+async def test_pages_of_the_log_follow_each_other(store, created, limit):
     for n in range(3):
         fields = {"entries": [b"%d" % (3 * n + k) for k in range(3)], "max_entries": 100, "position": 3 * n + 1}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", **fields))
@@ -77,7 +73,7 @@ async def test_pages_of_the_log_follow_each_other(store: Store, created, limit: 
     assert found == [b"%d" % n for n in range(9)]
 
 
-async def test_a_full_log_drops_the_oldest(store: Store, created) -> None:
+async def test_a_full_log_drops_the_oldest(store, created):
     """By approximation: at most a block of a hundred more."""
     for n in range(10):
         fields = {"entries": [b"%d" % (50 * n + k) for k in range(50)], "max_entries": 60, "position": 50 * n + 1}
@@ -89,7 +85,7 @@ async def test_a_full_log_drops_the_oldest(store: Store, created) -> None:
     assert found == [b"%d" % n for n in range(500 - len(found), 500)]
 
 
-async def test_a_commit_sent_again_adds_nothing(store: Store) -> None:
+async def test_a_commit_sent_again_adds_nothing(store):
     """Also after another has committed in between."""
     first = commit("a-0", "a1", counts=ONE, entries=[b"one"], max_entries=9)
     await store.create(new_session())
@@ -102,7 +98,7 @@ async def test_a_commit_sent_again_adds_nothing(store: Store) -> None:
     assert await entries(store) == [b"one", b"two"]
 
 
-async def test_what_is_not_committed_is_not_counted(store: Store) -> None:
+async def test_what_is_not_committed_is_not_counted(store):
     fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session())
     await store.commit(commit("a-0", "a-1", event_ids=[digest(1)]))
@@ -113,12 +109,12 @@ async def test_what_is_not_committed_is_not_counted(store: Store) -> None:
     assert await entries(store) == []
 
 
-async def test_an_unknown_session_has_neither_counts_nor_log(store: Store) -> None:
+async def test_an_unknown_session_has_neither_counts_nor_log(store):
     assert await store.read_counts("s", [0]) is None
     assert await store.read_log("s", 0, 10) is None
 
 
-async def test_deleting_takes_counts_and_log_with_it(store: Store) -> None:
+async def test_deleting_takes_counts_and_log_with_it(store):
     fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session(about=b"about"))
     await store.commit(commit("a-0", "a-1", **fields))
@@ -127,16 +123,15 @@ async def test_deleting_takes_counts_and_log_with_it(store: Store) -> None:
 
     assert await counts(store) == ArmCounts()
     log = await store.read_log("s", 0, 10)
-    assert log is not None
     assert (log.session.version, log.entries) == ("w0", [])
 
 
-async def test_counts_and_log_go_with_an_idle_session(store: Store) -> None:
+async def test_counts_and_log_go_with_an_idle_session(store):
     fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session(idle_ttl_ms=200))
     await store.commit(commit("a-0", "a-1", **fields))
 
-    async def gone() -> bool:
+    async def gone():
         return await store.read_counts("s", []) is None
 
     await until(gone)
@@ -145,7 +140,7 @@ async def test_counts_and_log_go_with_an_idle_session(store: Store) -> None:
     assert await entries(store) == []
 
 
-async def test_sessions_have_counts_and_logs_of_their_own(store: Store) -> None:
+async def test_sessions_have_counts_and_logs_of_their_own(store):
     for name in ("s", "s2"):
         await store.create(new_session(name))
     fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
@@ -156,7 +151,7 @@ async def test_sessions_have_counts_and_logs_of_their_own(store: Store) -> None:
     assert await entries(store, "s2") == [b"x"]
 
 
-async def test_any_number_of_counts_is_added_at_once(store: Store, created) -> None:
+async def test_any_number_of_counts_is_added_at_once(store, created):
     for n in range(2):
         counts = {arm: ArmCounts(feedbacks=arm, losses=arm / 3) for arm in range(2500)}
         await store.commit(commit(f"a-{n}", f"a-{n + 1}", counts=counts))
@@ -169,31 +164,27 @@ async def test_any_number_of_counts_is_added_at_once(store: Store, created) -> N
 # -- Segments beside a session's state, on every store.
 
 
-async def test_segments_are_read_by_name_and_by_when_they_were_played(store: Store, created) -> None:
+async def test_segments_are_read_by_name_and_by_when_they_were_played(store, created):
     await store.commit(commit("a-0", "a-1", segments={b"a": (5, b"one"), b"": (2, b"\x00"), b"b c": (9, b"three")}))
     await store.commit(commit("a-1", "a-2", segments={b"a": (11, b"four"), b"": None, b"d": (3, b"five")}))
 
     found = await store.read_segments("s", [b"a", b"", b"none", b"b c"], 2)
 
     assert found == ReadSegments("a-2", [b"four", None, None, b"three"], [(3, b"d"), (9, b"b c")])
-    every = await store.read_segments("s", [], 100)
-    assert every is not None
-    assert list(every.oldest) == [(3, b"d"), (9, b"b c"), (11, b"a")]
+    assert list((await store.read_segments("s", [], 100)).oldest) == [(3, b"d"), (9, b"b c"), (11, b"a")]
     assert await store.read_segments("nobody", [b"a"]) is None
 
 
-async def test_what_is_not_committed_changes_no_segment(store: Store, created) -> None:
+async def test_what_is_not_committed_changes_no_segment(store, created):
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}))
 
     assert isinstance(await store.commit(commit("a-0", "a-2", segments={b"a": None})), Conflict)
     assert await store.commit(commit("a-0", "a-1", segments={b"a": None})) == Committed()
 
-    found = await store.read_segments("s", [b"a"])
-    assert found is not None
-    assert found.records == [b"one"]
+    assert (await store.read_segments("s", [b"a"])).records == [b"one"]
 
 
-async def test_names_are_listed_in_the_order_of_their_bytes(store: Store, created) -> None:
+async def test_names_are_listed_in_the_order_of_their_bytes(store, created):
     names = [b"%d" % n for n in range(1500)]
     await store.commit(commit("a-0", "a-1", segments={name: (n, b"x") for n, name in enumerate(names)}))
 
@@ -204,7 +195,7 @@ async def test_names_are_listed_in_the_order_of_their_bytes(store: Store, create
     assert await store.segment_names("nobody", None, 3) == []
 
 
-async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store: Store, created) -> None:
+async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store, created):
     await store.commit(commit("a-0", "a-1", segments={b"%d" % n: (n, b"x") for n in range(1, 9, 2)}))
     first = await store.segment_names("s", None, 2)
     changes = {b"2": (9, b"x"), b"6": (9, b"x"), b"1": None}
@@ -215,7 +206,7 @@ async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store:
     assert await store.segment_names("s", None, 9) == [b"2", b"3", b"5", b"6", b"7"]
 
 
-async def test_segments_go_with_their_session(store: Store, created) -> None:
+async def test_segments_go_with_their_session(store, created):
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}))
     await store.delete("s")
     await store.create(new_session(version="w0"))
@@ -225,21 +216,20 @@ async def test_segments_go_with_their_session(store: Store, created) -> None:
     assert found == ReadSegments("w0", [None], [])
 
 
-async def test_segments_expire_with_an_idle_session(store: Store, created) -> None:
+async def test_segments_expire_with_an_idle_session(store, created):
     await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}, idle_ttl_ms=50))
 
-    async def gone() -> bool:
+    async def gone():
         return await store.load("s") is None and await store.segment_names("s", None, 1) == []
 
     await until(gone)
 
 
 @pytest.mark.parametrize("count", [0, 3, 1200])
-async def test_segments_move_with_an_exported_session(store: Store, created, count: int) -> None:
+async def test_segments_move_with_an_exported_session(store, created, count):
     segments = {b"s%d" % n: (n + 1, b"record %d" % n) for n in range(count)}
     await store.commit(commit("a-0", "a-1", segments=segments))
     whole = await store.export("s")
-    assert whole is not None
     assert whole.segments == segments
     other = MemoryStore()
     await other.restore("s", whole, new_session(version="r0"))
@@ -249,6 +239,5 @@ async def test_segments_move_with_an_exported_session(store: Store, created, cou
     await store.restore("s", again, new_session(version="r1"))
 
     found = await store.read_segments("s", list(segments), 2)
-    assert found is not None
     assert found.records == [record for _, record in segments.values()]
     assert list(found.oldest) == [(n + 1, b"s%d" % n) for n in range(min(count, 2))]

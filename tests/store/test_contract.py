@@ -115,8 +115,7 @@ async def test_a_confirmation_holds_for_the_present_version_only_and_writes_noth
 
 
 async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: Store) -> None:
-    session = new_session(answer=(b"k" * 16, b"answer"))
-    await store.create(session)
+    await store.create(new_session(answer=(b"k" * 16, b"answer")))
     await store.commit(commit("a-0", "a-1", event_ids=[b"e" * 16], records={b"7": b"slot"}))
 
     assert await store.delete("s") is True
@@ -174,8 +173,7 @@ async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store, cr
     outcome = await store.commit(commit("a-1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
 
     assert outcome == Known(dict.fromkeys([digest(1), digest(2)], b""), {})
-    snapshot = await loaded(store)
-    assert snapshot.version == "a-1"
+    assert (await loaded(store)).version == "a-1"
 
 
 async def test_an_id_keeps_a_value_until_a_commit_replaces_it(store: Store, created) -> None:
@@ -185,8 +183,7 @@ async def test_an_id_keeps_a_value_until_a_commit_replaces_it(store: Store, crea
     assert await store.commit(commit("a-1", None, event_ids=ids)) == Known({digest(0): b"", **first}, {})
     again = commit("a-1", "a-2", event_ids=[digest(1)], values={digest(1): b"no"})
     assert await store.commit(again) == Known({digest(1): b"one"}, {})
-    other = commit("a-0", "b-1", writer="b", values={digest(1): b"no"})
-    assert isinstance(await store.commit(other), Conflict)
+    assert isinstance(await store.commit(commit("a-0", "b-1", writer="b", values={digest(1): b"no"})), Conflict)
 
     replaced = {digest(0): b"zero", digest(2): b"", digest(9): b"nine"}
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest(9)], values=replaced)) == Committed()
@@ -219,8 +216,7 @@ async def test_what_was_refused_as_known_records_nothing(store: Store, created) 
 async def test_an_answer_is_replayed_and_recalled(store: Store, created) -> None:
     await store.commit(commit("a-0", "a-1", answers={digest("k"): b"\x00answer\r\n", digest("empty"): b""}))
 
-    lookups = [digest("other"), digest("k"), digest("empty")]
-    outcome = await store.commit(commit("a-1", "a-2", lookups=lookups))
+    outcome = await store.commit(commit("a-1", "a-2", lookups=[digest("other"), digest("k"), digest("empty")]))
 
     assert outcome == Known({}, {digest("k"): b"\x00answer\r\n", digest("empty"): b""})
     assert await store.recall("s", digest("k")) == b"\x00answer\r\n"
@@ -307,8 +303,7 @@ async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: 
 async def created(store: Store, version: str = "1") -> float:
     """Create session ``s``, and return when the store says that was."""
     await store.create(NewSession("s", version, b"spec", b"state"))
-    snapshot = await loaded(store)
-    return snapshot.created_at
+    return (await loaded(store)).created_at
 
 
 async def test_a_sample_is_read_at_its_place(store):

@@ -3,16 +3,12 @@
 import logging
 import os
 import subprocess
-from collections.abc import Callable
 
 import pytest
 import redis
 
-from service.store.embedded import EmbeddedServer
 from service.store.embedded_programs import BINARIES, LOADED, RECORD, SNAPSHOT, EmbeddedStoreError, Version
 from tests.support.programs import REDIS, WHEEL, program
-
-Started = Callable[..., EmbeddedServer]
 
 
 def value(server):
@@ -78,8 +74,7 @@ def test_what_an_older_redis_wrote_goes_on_in_valkey(started):
 
 
 def test_an_older_program_than_the_recorded_one_is_refused(started):
-    folder = write(started())
-    (folder / RECORD).write_text('{"program": "valkey", "version": [99, 1]}')
+    (write(started()) / RECORD).write_text('{"program": "valkey", "version": [99, 1]}')
 
     with pytest.raises(EmbeddedStoreError, match=r"Install valkey 99\.1 or newer"):
         started()
@@ -87,8 +82,7 @@ def test_an_older_program_than_the_recorded_one_is_refused(started):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"program": "valkey"}', '{"program": "valkey", "version": ["x"]}'])
 def test_a_record_that_is_damaged_is_named(started, text):
-    folder = write(started())
-    (folder / RECORD).write_text(text)
+    (write(started()) / RECORD).write_text(text)
 
     with pytest.raises(EmbeddedStoreError, match=r"program\.json can't be read"):
         started()
@@ -122,8 +116,7 @@ def version(text):
 
 def restored(folder):
     """Leave nothing but a snapshot in a folder, as a restored backup does."""
-    port = "0"
-    words = ["--port", port, "--dir", str(folder), "--unixsocket", str(folder / "s"), "--save", ""]
+    words = ["--port", "0", "--dir", str(folder), "--unixsocket", str(folder / "s"), "--save", ""]
     process = subprocess.Popen([program(WHEEL), *words], stdout=subprocess.DEVNULL)
     with redis.Redis(unix_socket_path=str(folder / "s"), protocol=2) as client:
         while not (folder / "s").exists():
@@ -163,16 +156,14 @@ def test_a_snapshot_that_cannot_be_loaded_is_refused_and_left_alone(started, tmp
 
 
 def test_a_snapshot_beside_an_append_only_file_is_said_to_be_unread(started, caplog):
-    folder = write(started())
-    (folder / SNAPSHOT).write_bytes(b"old")
+    (write(started()) / SNAPSHOT).write_bytes(b"old")
 
     assert value(started()) == b"value"
     assert "dump.rdb is not read" in caplog.text
 
 
 def test_parts_without_their_manifest_are_refused(started):
-    folder = write(started())
-    (folder / "appendonlydir" / "appendonly.aof.manifest").unlink()
+    (write(started()) / "appendonlydir" / "appendonly.aof.manifest").unlink()
 
     with pytest.raises(EmbeddedStoreError, match="no manifest"):
         started()
@@ -189,8 +180,7 @@ def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(started, caplog)
 
 @pytest.mark.parametrize("zeros", [1, 4096, 200_000])
 def test_zero_bytes_at_the_end_are_cut_off(started, caplog, zeros):
-    folder = write(started())
-    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
+    (path,) = (write(started()) / "appendonlydir").glob("*.incr.aof")
     whole = path.read_bytes()
     path.write_bytes(whole + bytes(zeros))
 
@@ -200,8 +190,7 @@ def test_zero_bytes_at_the_end_are_cut_off(started, caplog, zeros):
 
 
 def test_a_damaged_file_is_refused_without_advice_that_destroys_data(started):
-    folder = write(started())
-    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
+    (path,) = (write(started()) / "appendonlydir").glob("*.incr.aof")
     path.write_bytes(b"nonsense\r\n" + path.read_bytes())
 
     with pytest.raises(EmbeddedStoreError, match="copy the whole folder first") as refused:

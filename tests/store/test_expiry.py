@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -46,8 +45,6 @@ async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store):
     await store.recall("s", digest("k"))
     after = await store.load("s")
 
-    assert first is not None
-    assert moved is not None
     assert first.expires_at is not None
     assert moved.expires_at is not None
     assert moved.expires_at - first.expires_at == pytest.approx(30, abs=5)
@@ -73,8 +70,6 @@ async def test_a_commit_without_idle_time_leaves_the_deadline(store):
     assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"})) == Committed()
     after = await store.load("s")
 
-    assert before is not None
-    assert after is not None
     assert after.expires_at == before.expires_at
     await until(lambda: gone(store))
     assert await store.read_records("s") == {}
@@ -142,8 +137,6 @@ async def forgotten(store: Store) -> bool:
 # -- What is remembered depends on no setting of the worker that looks it up.
 
 MINUTE, DAY, MONTH = 60, 86_400, 30 * 86_400
-QUARTER_MS = DAY * 1000 // 4
-Opened = Callable[[float], RedisStore]
 
 
 @pytest.fixture
@@ -163,8 +156,7 @@ async def test_another_window_forgets_nothing_that_was_acknowledged(opened, befo
         dict.fromkeys([digest(1)], b""), {digest("k"): b"answer"}
     )
     await second.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
-    found = await first.commit(commit("a-2", "a-3", event_ids=[digest(2)]))
-    assert found == Known({digest(2): b""}, {})
+    assert await first.commit(commit("a-2", "a-3", event_ids=[digest(2)])) == Known({digest(2): b""}, {})
 
 
 async def test_workers_of_several_windows_share_a_session_and_leave_no_key(opened, redis_server):
@@ -178,8 +170,7 @@ async def test_workers_of_several_windows_share_a_session_and_leave_no_key(opene
     for store in stores:
         assert await store.commit(everything) == Known(dict.fromkeys(everything.event_ids, b""), {})
 
-    deadlines = {redis_server.client.pexpiretime(key) for key in redis_server.client.keys("bandit:{s}*")}
-    assert len(deadlines) == 1
+    assert len({redis_server.client.pexpiretime(key) for key in redis_server.client.keys("bandit:{s}*")}) == 1
     assert await stores[1].delete("s") is True
     assert redis_server.client.dbsize() == 0
 
@@ -249,5 +240,4 @@ async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(opened, 
     redis_server.client.hset("bandit:{s}", "buckets", b"nonsense \xff 12=99999999999999999")
 
     assert await store.commit(commit("a-0", "a-1", event_ids=[digest(1)])) == Committed()
-    found = await store.commit(commit("a-1", "a-2", event_ids=[digest(1)]))
-    assert found == Known({digest(1): b""}, {})
+    assert await store.commit(commit("a-1", "a-2", event_ids=[digest(1)])) == Known({digest(1): b""}, {})

@@ -113,9 +113,7 @@ def test_replicas_restarted_promoted_and_taken_out_on_purpose_lose_nothing_ackno
 
 @PROCESSES
 @pytest.mark.recipes
-def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_master_goes(
-    stack, tmp_path
-):
+def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_one_goes(stack, tmp_path):
     """Sentinels set a replica that somebody promoted back to their master; nobody else is asked."""
     watched = Watched(tmp_path, stack, 2)
     with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
@@ -217,8 +215,7 @@ async def test_a_store_follows_the_master_through_a_failover(watched):
     outcome = await store.commit(commit("a-20", "a-21", event_ids=[digest(20)]))
 
     assert outcome == Committed()
-    snapshot = await loaded(store)
-    assert snapshot.version == "a-21"
+    assert (await loaded(store)).version == "a-21"
     assert watched.replica.client.hget("bandit:{s}", "version") == b"a-21"
     await store.ping()
 
@@ -244,9 +241,8 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     await asyncio.to_thread(wait_until, lambda: swapping(watched.sentinel))
     await asyncio.to_thread(wait_until, lambda: watched.replica.client.info("replication")["role"] == "master")
     swapped, started = made[0], time.monotonic()
-    await asyncio.to_thread(
-        wait_until, lambda: int(watched.replica.client.hget("bandit:{s}", "version")[2:]) > swapped
-    )
+    replica = watched.replica.client
+    await asyncio.to_thread(wait_until, lambda: int(replica.hget("bandit:{s}", "version")[2:]) > swapped)
     left = time.monotonic() - started
     done.set()
     await committing
@@ -254,10 +250,6 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     snapshot = await loaded(store)
     assert snapshot.version == f"a-{made[0]}"
     assert left < 30
-
-
-def newest(server):
-    return int(server.client.hget("bandit:{s}", "version")[2:])
 
 
 def swapping(sentinel):

@@ -56,8 +56,7 @@ async def store(own_redis_server):
 
 def leave_room(server, size):
     """Let a server take so many bytes more than it uses."""
-    used = int(server.client.info("memory")["used_memory"])
-    server.client.config_set("maxmemory", used + size)
+    server.client.config_set("maxmemory", int(server.client.info("memory")["used_memory"]) + size)
 
 
 async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(store, created, own_redis_server):
@@ -189,8 +188,7 @@ def test_only_the_embedded_store_has_a_folder(tmp_path):
     own = EmbeddedServer(tmp_path)
     long = EmbeddedServer(tmp_path / ("x" * 100))
 
-    assert data_folder(own.url, tmp_path) == tmp_path
-    assert data_folder(long.url, long.folder) == long.folder
+    assert (data_folder(own.url, tmp_path), data_folder(long.url, long.folder)) == (tmp_path, long.folder)
     assert data_folder("unix:///run/redis.sock", tmp_path) is None
     assert data_folder("unix:///run/redis.sock", long.folder) is None
     assert data_folder("redis://127.0.0.1:6379", tmp_path) is None

@@ -2,14 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
 
 import pytest
 
 from service.errors import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, Conflict, Known, Store, StoreOptions
+from service.store.base import Committed, Conflict, Known, StoreOptions
 from service.store.redis.connection import LEFT_SECONDS, MISSED_SECONDS, ReplicaWatch, failed_in, replicas_in
 from service.store.redis.store import RedisStore
 from tests.support.cluster import Cluster, follows
@@ -27,7 +26,7 @@ PATIENT = StoreOptions(min_replicas=1, replica_seconds=10, reply_seconds=20)
 """For tests in which the replica answers, if late on a busy machine."""
 
 
-def in_step(master: RedisServer, replicas: int = 1) -> bool:
+def in_step(master, replicas=1):
     """Whether something written after the first sync of so many replicas has arrived there."""
     master.client.eval("redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])", 1, "written{s}")
     return bool(master.client.wait(replicas, 100) == replicas)
@@ -71,7 +70,7 @@ async def test_what_is_acknowledged_is_on_the_replica(store, replica):
 
 
 FIRST = commit("a-0", "a-1", event_ids=[digest(1)])
-CALLS: tuple[Callable[[Store], Awaitable[object]], ...] = (
+CALLS = (
     lambda store: store.ping(),
     lambda store: store.commit(FIRST),
     lambda store: store.commit(commit("a-1", None)),
@@ -141,9 +140,7 @@ async def test_answers_without_changes_leave_no_key(store, replica, redis_server
 
 
 @pytest.mark.slow
-async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
-    store, hasty_store, replica, redis_server, created
-):
+async def test_without_replicas_it_refuses_in_time_and_heals(store, hasty_store, replica, redis_server, created):
     replica.kill()
     started = asyncio.get_running_loop().time()
     with pytest.raises(StoreUnavailableError, match="too few replicas"):
@@ -171,7 +168,7 @@ async def test_a_failover_loses_nothing_acknowledged(watched):
     store = RedisStore(watched.url, StoreOptions(min_replicas=1, reply_seconds=5, retry_seconds=0.5))
     await store.create(new_session())
     acknowledged = 0
-    killing: asyncio.Task[None] | None = None
+    killing = None
     with suppress(StoreUnavailableError):
         while True:
             await store.commit(commit(f"a-{acknowledged}", f"a-{acknowledged + 1}"))
@@ -188,7 +185,7 @@ async def test_a_failover_loses_nothing_acknowledged(watched):
     assert kept in {f"a-{acknowledged}".encode(), f"a-{acknowledged + 1}".encode()}
 
 
-def sees_one_down(sentinel: RedisServer) -> bool:
+def sees_one_down(sentinel):
     return any(each["is_sdown"] for each in sentinel.client.sentinel_slaves("main"))
 
 
@@ -207,7 +204,7 @@ async def test_a_replica_that_is_gone_for_good_is_let_go_in_seconds(server_progr
         await store.ping()
 
 
-async def commits_go_on(store: Store, agreed: Callable[[], bool]) -> None:
+async def commits_go_on(store, agreed):
     with pytest.raises(StoreUnavailableError, match="too few replicas"):
         await store.commit(commit("a-0", "a-1"))
     await asyncio.to_thread(wait_until, agreed)
@@ -240,10 +237,9 @@ async def test_a_clusters_replica_that_is_gone_for_good_is_let_go_in_seconds(ser
 # -- How many replicas have to acknowledge, as they come and go.
 
 LINE = "slave{0}:ip=127.0.0.1,port={0},state={1},offset=14,lag={2}\r\n"
-Replica = tuple[int, str, int]
 
 
-def info(*replicas: Replica) -> bytes:
+def info(*replicas):
     """An INFO reply with replicas of these ports, states and lags."""
     lines = "".join(LINE.format(*each) for each in replicas)
     return f"# Replication\r\nrole:master\r\n{lines}master_replid:0\r\n".encode()
@@ -252,25 +248,25 @@ def info(*replicas: Replica) -> bytes:
 class WatchedServer:
     """A watch, its server, its clock, and what the sentinels say; the server counts synchronisations."""
 
-    def __init__(self, has_sentinels: bool = True) -> None:
+    def __init__(self, has_sentinels=True):
         self.replicas = {1: (1, "online", 0), 2: (2, "online", 1)}
         self.now, self.syncs, self.asked, self.confirmed = 100.0, 7, 0, True
         self.down = list[tuple[str, int]]()
         self.watch = ReplicaWatch(self._down if has_sentinels else None, lambda: self.now)
 
-    async def _down(self, _: object) -> list[tuple[str, int]] | None:
+    async def _down(self, _):
         return self.down if self.confirmed else None
 
-    def send(self, command: bytes) -> asyncio.Future[bytes]:
+    def send(self, command):
         self.asked += b"stats" in command
         stats = f"# Stats\r\nsync_full:2\r\nsync_partial_ok:{self.syncs}\r\nsync_partial_err:5\r\n"
         reply = asyncio.get_running_loop().create_future()
         reply.set_result(stats.encode() if b"stats" in command else info(*self.replicas.values()))
         return reply
 
-    async def needed(self, after: float = 0.0) -> int:
+    async def needed(self, after=0.0):
         self.now += after
-        return await self.watch.needed(self)  # type: ignore[arg-type]
+        return await self.watch.needed(self)
 
 
 def test_replicas_that_sync_or_are_silent_do_not_count():

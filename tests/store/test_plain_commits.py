@@ -276,9 +276,7 @@ async def test_a_try_that_is_cut_off_counts_once(redis_server, cuts):
 
         assert (plain, proxy.cut) == ([False], len(cuts))
         assert await store.commit(commit("a-2", "a-3", event_ids=[digest(2)])) == Committed()
-        counts = await store.read_counts("s", [0])
-        assert counts is not None
-        assert counts.rows == [ArmCounts(1, 0.1)]
+        assert (await store.read_counts("s", [0])).rows == [ArmCounts(1, 0.1)]
 
 
 async def test_a_frozen_server_takes_no_more_time_than_retries_may_and_its_late_copy_is_found(own_redis_server):
@@ -302,9 +300,7 @@ async def test_a_frozen_server_takes_no_more_time_than_retries_may_and_its_late_
     assert await store.commit(commit("a-2", "a-3", **ALL)) == Committed()
     assert await store.commit(commit("a-3", "a-4")) == Committed()
     assert plain[-1]
-    counts = await store.read_counts("s", [0])
-    assert counts is not None
-    assert counts.rows == [ArmCounts(1, 0.1)]
+    assert (await store.read_counts("s", [0])).rows == [ArmCounts(1, 0.1)]
 
 
 # -- Clusters, sentinels and replicas.

@@ -25,7 +25,6 @@ async def test_each_event_counts_once_whatever_is_lost_or_late(store):
 class NoVersionCheck(MemoryStore):
     async def commit(self, commit):
         present = await self.load(commit.session_id)
-        assert present is not None
         return await super().commit(commit._replace(expected=present.version))
 
 
@@ -131,7 +130,6 @@ async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store, cre
     outcome = await store.commit(commit("a-0", "a1", event_ids=[b"e" * 16]))
 
     assert outcome == Committed(await loaded(store))
-    assert outcome.snapshot is not None
     assert outcome.snapshot.version == "b1"
 
 
@@ -246,7 +244,6 @@ async def test_each_commit_moves_the_deadline_by_the_idle_time(memory, clock):
     snapshot = await memory.load("s")
     clock.now = 1019
 
-    assert snapshot is not None
     assert (snapshot.created_at, snapshot.expires_at) == (1000, 1019)
     assert await memory.commit(commit("a-1", "a-2", idle_ttl_ms=10_000)) == NotFound()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loadtest.processes import free_port
 from service.errors import StoreUnavailableError
 from service.store import PLAIN_URL, check_url, open_store
-from service.store.base import Committed, Known, Store, StoreOptions
+from service.store.base import Committed, Store, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.cluster import state
 from tests.support.compose import COMPOSE, ROOT
@@ -20,7 +20,7 @@ from tests.support.examples import examples
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.sentinel import Watched
-from tests.support.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, new_session, use
 from tests.support.tls import Authority, TlsSentinel, TlsServer
 from tests.support.waiting import wait_until
 
@@ -145,27 +145,6 @@ def allow(server: RedisServer, *added: str) -> None:
     )
 
 
-async def use(url: str, **options: object) -> None:
-    """Make every kind of call of the service to its store."""
-    store = open_store(url, options=StoreOptions(**options))  # type: ignore[arg-type]
-    try:
-        await store.ping()
-        await store.create(new_session(answer=(digest("c"), b"created")))
-        changed = commit("a-0", "a-1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
-        assert await store.commit(changed) == Committed()
-        found = await store.commit(commit("a-1", None, event_ids=[digest(1)]))
-        assert found == Known({digest(1): b""}, {})
-        assert await store.recall("s", digest("c")) == b"created"
-        assert await store.read_records("s") == {b"1": b"x"}
-        await store.list(None, 10)
-        await store.remind("s", 0.0)
-        await store.due(10)
-        assert await store.acquire_lease("w", 1)
-        assert await store.delete("s")
-    finally:
-        await store.close()
-
-
 async def needs(server: RedisServer, url: str, where: str, refusal: str) -> None:
     """The shipped rights are too few there, and enough with what the page adds."""
     allow(server)
@@ -173,15 +152,6 @@ async def needs(server: RedisServer, url: str, where: str, refusal: str) -> None
         await use(url)
     allow(server, *ADDED[where])
     await use(url)
-
-
-def test_every_command_of_a_script_is_among_the_shipped_rights():
-    scripts = [path.read_text() for path in (ROOT / "service/store/redis/lua").rglob("*.lua")]
-    commands = {f"+{name.lower()}" for text in scripts for name in re.findall(r"redis\.p?call\(\s*'(\w+)'", text)}
-    missing = commands - set(SHIPPED)
-
-    assert len(commands) > 20
-    assert not missing, f"docker-compose.yml: the line of the user bandit lacks {sorted(missing)}"
 
 
 async def test_the_shipped_rights_are_enough_for_a_server(own_redis_server):
@@ -256,8 +226,7 @@ async def serves(store: Store, session_id: str = "s") -> None:
 
 
 async def test_a_server_is_trusted_by_its_own_authority(tls_server, authority):
-    store = open_store(f"{with_password(tls_server)}?{authority.option}")
-    await serves(store)
+    await serves(open_store(f"{with_password(tls_server)}?{authority.option}"))
 
 
 @pytest.mark.servers("redis-server")

@@ -3,9 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import pytest
 from redis import exceptions
@@ -18,36 +16,10 @@ from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from service.store.redis.url import NO_MASTER, failure_of
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, new_session, version
-from tests.support.waiting import until, wait_until
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
 
 # -- A real server that freezes, restarts or is down: noticed soon, waited for, and unavailable only while it is.
-
-
-async def has_version(store: RedisStore, wanted: str) -> bool:
-    return await version(store) == wanted
-
-
-async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own_redis_server):
-    store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, retry_seconds=0.3))
-    await store.create(new_session())
-    await store.commit(commit("a-0", "a-1", session_id="none"))
-    own_redis_server.freeze()
-    started = time.monotonic()
-    with pytest.raises(StoreUnavailableError, match="in time"):
-        await store.commit(commit("a-0", "a-1"))
-    committing = time.monotonic() - started
-    started = time.monotonic()
-    with pytest.raises(StoreUnavailableError, match="in time"):
-        await store.ping()
-    pinging = time.monotonic() - started
-    own_redis_server.thaw()
-    await until(lambda: has_version(store, "a-1"))
-
-    assert committing < 10
-    assert pinging < 10
-    assert await store.commit(commit("a-0", "a-1")) == Committed()
-    await store.ping()
 
 
 async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server):
@@ -121,9 +93,7 @@ def test_a_reply_is_told(reply, words, passing):
     assert what.is_transient is passing
 
 
-@pytest.mark.parametrize(
-    "error", [exceptions.TimeoutError("Timeout reading"), exceptions.ConnectionError("closed")]
-)
+@pytest.mark.parametrize("error", [exceptions.TimeoutError("timed out"), exceptions.ConnectionError("closed")])
 def test_a_lost_connection_may_pass(error):
     assert failure_of(error).is_transient
 
@@ -166,7 +136,7 @@ def server(server_program, tmp_path):
     server.close()
 
 
-async def commit_until_it_fails(store: RedisStore, name: str, acknowledged: dict[str, int]) -> None:
+async def commit_until_it_fails(store, name, acknowledged):
     with suppress(StoreUnavailableError):
         while True:
             n = acknowledged[name]
@@ -204,25 +174,19 @@ async def test_what_was_acknowledged_survives_sigkill_and_at_most_one_commit_mor
 # asyncio logs such an exception, as "never retrieved", when its future is collected.
 
 EACH_LOOP = pytest.mark.parametrize(
-    "loop",
-    [
-        pytest.param(EventLoop, id="worker"),
-        pytest.param(asyncio.new_event_loop, id="asyncio", marks=pytest.mark.slow),
-    ],
+    "loop", [EventLoop, pytest.param(asyncio.new_event_loop, marks=pytest.mark.slow)], ids=["worker", "asyncio"]
 )
-Loop = Callable[[], asyncio.AbstractEventLoop]
 NAMES = [f"s{n}" for n in range(40)]
 IMPATIENT = StoreOptions(reply_seconds=0.3, connect_seconds=0.3, retry_seconds=0)
 SAFE = StoreOptions(reply_seconds=1, connect_seconds=1, retry_seconds=5, min_replicas=1)
 
 
-def unheeded(loop: Loop, scenario: Callable[[], Awaitable[object]]) -> list[str]:
+def unheeded(loop, scenario):
     """What the loop's exception handler is told while the scenario runs, and when all of it is collected."""
-    told: list[str] = []
+    told = []
 
-    async def watched() -> None:
-        running = asyncio.get_running_loop()
-        running.set_exception_handler(lambda _, context: told.append(f"{context}"))
+    async def watched():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(f"{context}"))
         await scenario()
         gc.collect()
         await asyncio.sleep(0)
@@ -233,7 +197,7 @@ def unheeded(loop: Loop, scenario: Callable[[], Awaitable[object]]) -> list[str]
     return told
 
 
-def calls_to(store: RedisStore) -> list[asyncio.Task[Any]]:
+def calls_to(store):
     """Commits, views and large commits, which have a connection each."""
     large = bytes(100_000)
     calls = [store.commit(commit("a-0", "a-1", session_id=name, event_ids=[digest(name)])) for name in NAMES]
@@ -241,7 +205,7 @@ def calls_to(store: RedisStore) -> list[asyncio.Task[Any]]:
     return [asyncio.create_task(call) for call in (*calls, *map(store.load, NAMES), store.ping())]
 
 
-async def fail(calls: list[asyncio.Task[Any]], harm: Callable[[], object]) -> None:
+async def fail(calls, harm):
     """Let every second caller leave, some before and some after the harm; the others are told."""
     await asyncio.sleep(0)  # The calls are sent.
     for call in calls[::4]:
@@ -256,7 +220,7 @@ async def fail(calls: list[asyncio.Task[Any]], harm: Callable[[], object]) -> No
 
 
 @asynccontextmanager
-async def opened(url: str, options: StoreOptions = IMPATIENT) -> AsyncIterator[RedisStore]:
+async def opened(url, options=IMPATIENT):
     store = RedisStore(url, options)
     try:
         yield store
@@ -264,7 +228,7 @@ async def opened(url: str, options: StoreOptions = IMPATIENT) -> AsyncIterator[R
         await store.close()
 
 
-async def fill(store: RedisStore) -> None:
+async def fill(store):
     for name in NAMES:
         await store.create(new_session(name))
 
@@ -272,7 +236,7 @@ async def fill(store: RedisStore) -> None:
 @EACH_LOOP
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
 def test_calls_under_way_when_the_store_fails(own_redis_server, loop, harm):
-    async def scenario() -> None:
+    async def scenario():
         async with opened(own_redis_server.url) as store:
             await fill(store)
             own_redis_server.client.execute_command("CLIENT", "PAUSE", 60_000, "ALL")
@@ -286,7 +250,7 @@ def test_calls_under_way_when_the_store_fails(own_redis_server, loop, harm):
 def test_callers_that_wait_for_a_connection(own_redis_server, loop, harm):
     """A connection that is never made; some who wait for it leave, in the second round all of them."""
 
-    async def scenario() -> None:
+    async def scenario():
         async with opened(own_redis_server.url) as store:
             getattr(own_redis_server, harm)()
             await fail(calls_to(store), lambda: None)
@@ -301,7 +265,7 @@ def test_callers_that_wait_for_a_connection(own_redis_server, loop, harm):
 
 @EACH_LOOP
 def test_a_store_that_is_closed_while_calls_are_under_way(own_redis_server, loop):
-    async def scenario() -> None:
+    async def scenario():
         async with opened(own_redis_server.url) as store:
             await fill(store)
             own_redis_server.freeze()
@@ -317,7 +281,7 @@ def test_a_store_that_is_closed_while_calls_are_under_way(own_redis_server, loop
 def test_sentinels_and_their_master_fail(watched, loop):
     """Each in turn: the replica, which commits wait for, the master, and the sentinel."""
 
-    async def scenario() -> None:
+    async def scenario():
         async with opened(watched.url, StoreOptions()) as store:
             await fill(store)
         async with opened(watched.url, SAFE) as store:

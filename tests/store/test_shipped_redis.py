@@ -8,11 +8,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from service.store.base import Committed
 from service.store.redis.store import RedisStore
 from tests.support.compose import COMPOSE, ROOT
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, loaded, new_session
+from tests.support.sessions import commit, digest, loaded, use
 
 FORBIDDEN = [
     *("CONFIG GET dir", "CONFIG SET dir /", "FLUSHALL", "FLUSHDB", "KEYS *", "SHUTDOWN"),
@@ -64,23 +63,8 @@ def connect(server: RedisServer, user: str | None, password: str | None) -> redi
     return redis.Redis(port=server.port, username=user, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
 
 
-async def test_the_services_user_may_do_all_that_the_store_does(store):
-    await store.ping()
-    await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
-    fields = {"event_ids": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
-
-    assert await store.commit(commit("a-0", "a-1", **fields)) == Committed()
-    assert await store.commit(commit("a-1", None)) == Committed()
-    assert await store.recall("s", digest("k")) == b"answer"
-    assert await store.read_records("s") == {b"1": b"x"}
-    assert [each.session_id for each in (await store.list(None, 10)).sessions] == ["s"]
-    await store.remind("s", 1.0)
-    assert await store.due(10) == ["s"]
-    await store.reschedule("s", 2.0)
-    await store.reschedule("s", None)
-    assert await store.due(10) == []
-    assert await store.acquire_lease("worker", 5.0)
-    assert await store.delete("s") is True
+async def test_the_services_user_may_do_all_that_the_store_does(server, store, password):
+    await use(url(server, password))
     assert await store.warnings() == []
 
 
@@ -89,8 +73,7 @@ async def test_what_was_committed_is_there_after_a_kill(server, store, created):
     server.kill()
     server.start()
 
-    snapshot = await loaded(store)
-    assert snapshot.version == "a-1"
+    assert (await loaded(store)).version == "a-1"
     assert "NOPERM" not in (server.folder / "server.log").read_text()
 
 

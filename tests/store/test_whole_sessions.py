@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from service.store.base import ArmCounts, Committed, Known, Listed, NewSession, Store, head_of
+from service.store.base import ArmCounts, Committed, Known, Listed, NewSession, Store, WholeSession, head_of
 from service.store.memory import MemoryStore
 from tests.support.sessions import commit, digest, loaded, new_session
 from tests.support.waiting import until
@@ -30,13 +30,21 @@ async def filled(store: Store, records: int = 3) -> None:
     assert await store.commit(commit("a-0", "a-1", **fields)) == Committed()
 
 
+async def taken(store: Store) -> WholeSession:
+    """Such a session, exported and deleted."""
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+    return whole
+
+
 @pytest.mark.parametrize("records", [0, 2500])
 async def test_a_session_is_restored_as_it_was_exported(store, records):
     """From each store to memory and back."""
     await filled(store, records)
     before = await store.load("s")
     whole = await store.export("s")
-    assert whole is not None
     assert whole.snapshot == before
     other = MemoryStore()
     assert await other.restore("s", whole, restored()) is None
@@ -46,13 +54,11 @@ async def test_a_session_is_restored_as_it_was_exported(store, records):
     assert await store.restore("s", again, restored("r1", about=b"about")) is None
 
     after = await loaded(store)
-    assert before is not None
     assert after[:3] == ("r1", before.spec, before.state)
     assert after.created_at == pytest.approx(before.created_at, abs=1e-6)
     assert await store.read_records("s") == whole.records
     assert len(whole.records) == records
-    found = await store.read_counts("s", [0, 1])
-    assert found == ("r1", [ArmCounts(3, 0.1), ArmCounts(2**53, voided=300)])
+    assert await store.read_counts("s", [0, 1]) == ("r1", [ArmCounts(3, 0.1), ArmCounts(2**53, voided=300)])
     log = await store.read_log("s", 0, 9)
     assert (log.session.about, log.entries) == (b"about", [])
     assert await store.recall("s", digest("k")) is None
@@ -66,16 +72,11 @@ async def test_counts_of_many_arms_are_exported(store, created):
 
     whole = await store.export("s")
 
-    assert whole is not None
     assert whole.counts == counts
 
 
 async def test_event_ids_count_in_the_restored_session(store):
-    await filled(store)
-    whole = await store.export("s")
-    assert whole is not None
-    await store.delete("s")
-    await store.restore("s", whole, restored())
+    await store.restore("s", await taken(store), restored())
 
     outcome = await store.commit(commit("r0", "r1", event_ids=[digest(7), digest("new"), digest(1199)]))
 
@@ -84,10 +85,7 @@ async def test_event_ids_count_in_the_restored_session(store):
 
 
 async def test_event_ids_of_several_hours_are_restored(store):
-    await filled(store)
-    whole = await store.export("s")
-    assert whole is not None
-    await store.delete("s")
+    whole = await taken(store)
     hours = [1, 8, 16, 23]
     events = [(store.now() + 3600 * hour, {digest(hour): b"%d" % hour}) for hour in hours]
     assert await store.restore("s", whole._replace(events=events), restored()) is None
@@ -103,16 +101,13 @@ async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store,
     asked = {"event_ids": [digest("v"), digest(1)], "values": values, "remember_seconds": 10**8}
     await store.commit(commit("a-0", "a-1", **asked))
     whole = await store.export("s")
-    assert whole is not None
     await store.delete("s")
     await store.restore("s", whole, restored(remember_seconds=10**8))
 
     assert await store.commit(commit("r0", None, event_ids=[digest("v"), digest(1)])) == Known(
         values | {digest(1): b""}, {}
     )
-    again = await store.export("s")
-    assert again is not None
-    ((until, ids),) = again.events
+    ((until, ids),) = (await store.export("s")).events
     assert until == pytest.approx(whole.events[0][0], abs=1)
     assert ids == whole.events[0][1]
 
@@ -120,7 +115,6 @@ async def test_values_of_ids_are_restored_for_as_long_as_the_session_asks(store,
 async def test_an_id_that_exists_is_not_written_over(store):
     await filled(store)
     whole = await store.export("s")
-    assert whole is not None
 
     present = await store.restore("s", whole, restored())
 
@@ -130,30 +124,19 @@ async def test_an_id_that_exists_is_not_written_over(store):
 
 
 async def test_a_restoration_sent_again_finds_itself(store):
-    await filled(store)
-    whole = await store.export("s")
-    assert whole is not None
-    await store.delete("s")
+    whole = await taken(store)
 
     assert [await store.restore("s", whole, restored()) for _ in range(2)] == [None, None]
 
 
 async def test_a_restored_session_has_the_deadline_of_its_idle_time(store):
-    await filled(store)
-    whole = await store.export("s")
-    assert whole is not None
-    await store.delete("s")
-    await store.restore("s", whole, restored(idle_ttl_ms=60_000))
+    await store.restore("s", await taken(store), restored(idle_ttl_ms=60_000))
 
-    snapshot = await loaded(store)
-    assert snapshot.expires_at == pytest.approx(store.now() + 60, abs=5)
+    assert (await loaded(store)).expires_at == pytest.approx(store.now() + 60, abs=5)
 
 
 async def test_an_answer_is_restored_beside_the_event_ids(store):
-    await filled(store)
-    whole = await store.export("s")
-    assert whole is not None
-    await store.delete("s")
+    whole = await taken(store)
 
     assert await store.restore("s", whole, restored(answer=(digest("import"), b"view"))) is None
 
@@ -161,7 +144,6 @@ async def test_an_answer_is_restored_beside_the_event_ids(store):
     repeated = commit("r0", "r1", event_ids=[digest(7)], event_lookups=[digest(7)])
     assert (await store.commit(repeated)) == Known(dict.fromkeys([digest(7)], b""), {})
     again = await store.export("s")
-    assert again is not None
     assert sum(len(digests) for _, digests in again.events) == 1200
 
 
