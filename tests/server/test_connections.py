@@ -19,7 +19,6 @@ from tests.support.waiting import wait_until
 
 # -- Connections of one worker are bounded, and health checks get through.
 
-HEALTH = request("/livez", method="GET")
 OTHER = request("/v1/sessions/none/act")
 HALF = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\nX-Half: "
 

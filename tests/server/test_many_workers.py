@@ -5,7 +5,6 @@ import itertools
 import json
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -24,45 +23,9 @@ from service.store.base import head_of
 from tests.support.crashing import Worker
 from tests.support.examples import some_quick
 from tests.support.machines import FIELDS
-from tests.support.running import RunningService
+from tests.support.running import RunningService, create
 
-CONNECTIONS = 6
-"""The system hands each new connection to one of the workers, so that both get some."""
 SESSION = "/v1/sessions/s"
-
-
-class TwoWorkers:
-    """Calls about the session ``s``, each on a random connection.
-
-    Parameters
-    ----------
-    chance : what draws the connections, and whatever else a test draws
-    """
-
-    def __init__(self, clients, chance):
-        self._clients, self.chance = clients, chance
-
-    def post(self, path, body=None):
-        """The answer to a POST."""
-        answer = self.chance.choice(self._clients).post(f"{SESSION}{path}", json=body)
-        assert answer.is_success, answer.text
-        return answer.json()
-
-    def get(self, path=""):
-        """The answer to a GET."""
-        return self._clients[0].get(f"{SESSION}{path}").json()
-
-
-@contextlib.contextmanager
-def two_workers(folder, store_url, fields):
-    """Start both workers with a session of these fields, and its twin."""
-    with contextlib.ExitStack() as stack:
-        service = stack.enter_context(RunningService(folder, "--workers", "2", "--store-url", store_url))
-        service.workers(2)
-        clients = [stack.enter_context(service.client()) for _ in range(CONNECTIONS)]
-        assert clients[0].post("/v1/sessions", json={"session_id": "s", **fields}).status_code == 201
-        run = Stored.of(Specification.model_validate(fields)).start()
-        yield TwoWorkers(clients, random.Random(5)), run
 
 
 # -- One stream at the same times gives the same numbers in process and on any number of workers.
@@ -153,54 +116,6 @@ def test_other_times_give_other_numbers(kind):
     assert stream.in_process(1e9).state != then.state
 
 
-# -- A session with a provisional default on two workers that share a Redis: the numbers of its twin in process.
-
-PROVISIONAL = {"learner": {"kind": "multiscale_tsallis", "n_arms": 5}, "loss_range": [1, 0], "seed": 11}
-PROVISIONAL |= {"expiry": {"after_seconds": 3600, "default_loss": 0}}
-
-
-@pytest.mark.processes
-def test_two_workers_give_the_numbers_of_one_run(tmp_path, redis_server):
-    with two_workers(tmp_path, redis_server.url, PROVISIONAL) as (workers, run):
-        arms, chance = [], workers.chance
-        for _ in range(100):
-            body = workers.post("/act")
-            action = run.act()
-            assert (body["slot"], body["arm"], body["probability"]) == action[:3]
-            arms.append(action.arm)
-            if chance.random() < 0.4:
-                arm = arms.pop(chance.randrange(len(arms)))
-                run.settle(ArmFeedback(arm, 0.0))
-                assert workers.post("/feedback", {"arm": arm, "loss": 1})["applied"] == 1
-        view = workers.get()
-
-    assert view["probabilities"] == run.probabilities.tolist()
-    assert view["outstanding"] == run.ledger.outstanding == len(arms)
-
-
-@pytest.mark.processes
-def test_acts_and_clicks_at_once_are_each_counted_once(tmp_path, redis_server):
-    with RunningService(tmp_path, "--workers", "2", "--store-url", redis_server.url) as service:
-        service.workers(2)
-        with service.client() as client:
-            client.post("/v1/sessions", json={"session_id": "s", **PROVISIONAL})
-
-        def visit(_):
-            with service.client() as client:
-                for _ in range(8):
-                    arm = client.post("/v1/sessions/s/act").json()["arm"]
-                    client.post("/v1/sessions/s/feedback", json={"arm": arm, "loss": 1}).raise_for_status()
-            return 8
-
-        with ThreadPoolExecutor(CONNECTIONS) as threads:
-            visits = sum(threads.map(visit, range(CONNECTIONS)))
-        with service.client() as client:
-            view = client.get("/v1/sessions/s").json()
-
-    assert (view["slot"], view["feedbacks"], view["outstanding"]) == (visits, visits, 0)
-    assert sum(view["probabilities"]) == pytest.approx(1, abs=1e-12)
-
-
 # -- A session with segments on two workers that share a Redis: the numbers of its twin in process.
 
 SEGMENTED = {"learner": {"kind": "multiscale_tsallis", "n_arms": 4}, "reward_range": [0, 1], "seed": 12}
@@ -210,23 +125,32 @@ SEGMENTED |= {"segments": {"max": 5}, "expiry": {"after_seconds": 3600, "default
 @pytest.mark.processes
 def test_two_workers_give_the_numbers_of_one_run_with_segments(tmp_path, redis_server):
     """More segments than are kept, so that they are dropped and begun again by either worker."""
-    with two_workers(tmp_path, redis_server.url, SEGMENTED) as (workers, run):
-        waiting, chance = [], workers.chance
+    run, waiting, chance = Stored.of(Specification.model_validate(SEGMENTED)).start(), [], random.Random(5)
+    with contextlib.ExitStack() as stack:
+        flags = ("--workers", "2", "--store-url", redis_server.url)
+        service = stack.enter_context(RunningService(tmp_path, *flags))
+        service.workers(2)
+        # The system hands each new connection to one of the workers, so that both get some.
+        clients = [stack.enter_context(service.client()) for _ in range(6)]
+        create(clients[0], session_id="s", **SEGMENTED)
+
+        def post(path, body):
+            return chance.choice(clients).post(f"{SESSION}{path}", json=body).raise_for_status().json()
+
         for _ in range(120):
             segment = f"s{chance.randrange(8)}"
-            body = workers.post("/act", {"segment": segment})
+            body = post("/act", {"segment": segment})
             action = run.act(None, segment)
             assert (body["slot"], body["arm"], body["probability"]) == action[:3]
             waiting.append((action.arm, segment))
             if chance.random() < 0.4:
                 arm, segment = waiting.pop(chance.randrange(len(waiting)))
                 run.settle(ArmFeedback(arm, 0.0, segment=segment))
-                assert workers.post("/feedback", {"arm": arm, "reward": 1, "segment": segment})["applied"] == 1
-        view = workers.get()
-        rows = workers.get("/segments")["segments"]
+                assert post("/feedback", {"arm": arm, "reward": 1, "segment": segment})["applied"] == 1
+        view = clients[0].get(SESSION).json()
+        rows = clients[0].get(f"{SESSION}/segments").json()["segments"]
 
-    assert view["probabilities"] == run.probabilities.tolist()
-    assert view["segments"] == 5
+    assert (view["probabilities"], view["segments"]) == (run.probabilities.tolist(), 5)
     kept = {name: each for name, each in run.segments.changes.items() if each is not None}
     assert [row["segment"] for row in rows] == sorted(kept)
     assert [row["slots"] for row in rows] == [kept[row["segment"]].segment.slots for row in rows]

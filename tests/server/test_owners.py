@@ -11,12 +11,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from zlib import crc32
 
 import httpx
@@ -35,7 +33,7 @@ from tests.support.waiting import until, wait_until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there requests are handed over")
 
 
-def owned_by(place: int, workers: int = 2) -> str:
+def owned_by(place, workers=2):
     """A session that the worker at this place owns."""
     return next(name for name in map("s{}".format, itertools.count()) if crc32(name.encode()) % workers == place)
 
@@ -46,34 +44,33 @@ def owned_by(place: int, workers: int = 2) -> str:
 class Worker:
     """One of two workers; ``answer`` is what its calls do."""
 
-    def __init__(self, board: Board, place: int) -> None:
-        self.begun: list[dict[str, Any]] = []
-        self.answer: Callable[..., Any] = self.echo
-        self.hand_over: Any = None
+    def __init__(self, board, place):
+        self.begun = []
+        self.answer = self.echo
+        self.hand_over = None
         runtime = SimpleNamespace(api_keys=SimpleNamespace(keys=[SimpleNamespace(name="ops")]))
-        state = SimpleNamespace(tasks=set())
-        self.server = SimpleNamespace(runtime=runtime, server_state=state, should_exit=False)
+        self.server = SimpleNamespace(runtime=runtime, server_state=SimpleNamespace(tasks=set()), should_exit=False)
         span = contextlib.nullcontext()
-        spans: Any = SimpleNamespace(of_request=lambda _: span, headers=lambda: [(b"traceparent", b"00")])
+        spans = SimpleNamespace(of_request=lambda _: span, headers=lambda: [(b"traceparent", b"00")])
         self.owners = Owners(board, place, self.server, self, spans)
 
-    async def carry_out(self, scope: Any, body: bytes) -> Any:
+    async def carry_out(self, scope, body):
         self.begun.append(scope)
         return await self.answer(scope, body)
 
-    async def echo(self, _: Any, body: bytes) -> Any:
+    async def echo(self, _, body):
         return 201, [(b"a", b"b")], body + b"!"
 
 
 class Two:
     """Both workers; requests arrive at the first, and the second owns their session."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.board = Board.create(2)
         self.first, self.second = (Worker(self.board, place) for place in range(2))
-        self.answer: Any = None
+        self.answer = None
 
-    async def ask(self, path: str = "act", body: bytes = b"{}", **options: Any) -> bool:
+    async def ask(self, path="act", body=b"{}", **options):
         name = owned_by(1)
         scope = {"type": "http", "method": "POST", "path": f"/v1/sessions/{name}/{path}", "query_string": b"q"}
         scope |= {"headers": [(b"x-other", b"1")], "path_params": {"session_id": name}} | options
@@ -81,7 +78,7 @@ class Two:
         self.answer = await self.first.hand_over(scope, body)
         return self.answer is not None
 
-    def connection(self) -> Any:
+    def connection(self):
         return self.first.owners._connections[1]
 
 
@@ -124,7 +121,7 @@ async def test_keys_go_by_their_names_and_an_unknown_one_stays(two):
 
 
 async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(two):
-    async def refuse(scope: Any, body: bytes) -> Any:
+    async def refuse(scope, body):
         scope[ERROR_IN_SCOPE] = SimpleNamespace(code="c", reason="r")
         scope[NOTED_IN_SCOPE] = {"changed": ["arms"]}
         return await two.second.echo(scope, body)
@@ -133,6 +130,20 @@ async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(tw
     assert await two.ask()
     assert vars(two.scope[ERROR_IN_SCOPE]) == {"code": "c", "reason": "r"}
     assert two.scope[NOTED_IN_SCOPE] == {"changed": ["arms"]}
+
+
+async def dies(two, again, *asked, **options):
+    """The owner begins what it is asked, and dies: it is done again, or refused."""
+
+    async def die(_scope, _body):
+        two.connection().transport.abort()
+        await asyncio.Event().wait()
+
+    two.second.answer = die
+    with contextlib.nullcontext() if again else pytest.raises(OverloadedError, match="send it again"):
+        assert not await two.ask(*asked, **options)
+    for task in two.second.server.server_state.tasks:
+        task.cancel()
 
 
 @pytest.mark.parametrize(
@@ -149,22 +160,9 @@ async def test_what_is_logged_of_an_answer_is_known_where_the_request_arrived(tw
         ("feedback", b"no json", {}, False),
     ],
 )
-async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_once(
-    two, path, body, options, again
-):
-    async def die(_scope: Any, _body: bytes) -> None:
-        two.connection().transport.abort()
-        await asyncio.Event().wait()
-
-    two.second.answer = die
-    if again:
-        assert not await two.ask(path, body, **options)
-        assert WAITED not in two.scope  # It may be done: that it was not is what late calls are told.
-    else:
-        with pytest.raises(OverloadedError, match="send it again"):
-            await two.ask(path, body, **options)
-    for task in two.second.server.server_state.tasks:
-        task.cancel()
+async def test_what_an_owner_began_before_it_died_is_done_again_if_it_counts_once(two, path, body, options, again):
+    await dies(two, again, path, body, **options)
+    assert not again or WAITED not in two.scope  # It may be done: that it was not is what late calls are told.
 
 
 @pytest.mark.parametrize(
@@ -172,29 +170,17 @@ async def test_what_an_owner_began_before_its_death_is_done_again_if_it_counts_o
     [([{"event_id": "e"}], ["s"], True), ([{}], ["s"], False), ([{}], ["s", b"key", b"body"], True)],
 )
 async def test_a_part_of_a_call_goes_to_its_owner_with_its_events(two, events, part, again):
-    async def settle(_: Any, body: Any) -> Any:
+    async def settle(_, body):
         return 200, [], repr(body).encode()
 
     two.second.answer = settle
-    assert await two.ask(body=events, **{PART: part})  # type: ignore[arg-type]
+    assert await two.ask(body=events, **{PART: part})
     assert (two.answer[2], two.second.begun[0][PART]) == (repr(events).encode(), part)
-
-    async def die(_scope: Any, _body: bytes) -> None:
-        two.connection().transport.abort()
-        await asyncio.Event().wait()
-
-    two.second.answer = die
-    if again:
-        assert not await two.ask(body=events, **{PART: part})  # type: ignore[arg-type]
-    else:
-        with pytest.raises(OverloadedError, match="send it again"):
-            await two.ask(body=events, **{PART: part})  # type: ignore[arg-type]
-    for task in two.second.server.server_state.tasks:
-        task.cancel()
+    await dies(two, again, body=events, **{PART: part})
 
 
 async def test_what_an_owner_has_not_begun_at_its_death_is_done_here(two):
-    two.second.owners._begin = lambda connection, *_: connection.transport.abort()  # type: ignore[method-assign]
+    two.second.owners._begin = lambda connection, *_: connection.transport.abort()
 
     assert not await two.ask()
     assert await two.ask() is False
@@ -209,9 +195,9 @@ async def test_an_owner_that_is_dead_is_not_asked(two):
 
 
 async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(two, monkeypatch):
-    late: list[tuple[Any, ...]] = []
+    late = []
     begin = two.second.owners._begin
-    two.second.owners._begin = lambda *message: late.append(message)  # type: ignore[method-assign]
+    two.second.owners._begin = lambda *message: late.append(message)
     asked = asyncio.create_task(two.ask())
     await until(lambda: asyncio.sleep(0.001, bool(late)), 10)
     two.first.owners.look()
@@ -230,7 +216,7 @@ async def test_a_silent_owner_is_passed_over_and_does_nothing_when_it_goes_on(tw
 async def test_a_request_that_was_begun_is_waited_for(two, monkeypatch):
     go_on = asyncio.Event()
 
-    async def slow(scope: Any, body: bytes) -> Any:
+    async def slow(scope, body):
         await go_on.wait()
         return await two.second.echo(scope, body)
 
@@ -248,7 +234,7 @@ async def test_a_request_that_was_begun_is_waited_for(two, monkeypatch):
 async def test_the_owner_is_told_that_a_client_has_left(two):
     seen = asyncio.Event()
 
-    async def look(scope: Any, body: bytes) -> Any:
+    async def look(scope, body):
         assert not scope["extensions"][IS_GONE]()
         await until(lambda: asyncio.sleep(0.001, scope["extensions"][IS_GONE]()), 10)
         seen.set()
@@ -271,7 +257,7 @@ async def test_an_owner_that_stops_begins_nothing(two):
 
 
 async def test_a_fault_before_the_answer_leaves_what_was_done_unknown(two, caplog):
-    async def fail(*_: Any) -> None:
+    async def fail(*_):
         raise ZeroDivisionError
 
     two.second.answer = fail
@@ -298,29 +284,29 @@ SESSION = {"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 1}
 class Workers:
     """A service whose workers are known: clients by the process that took their connection."""
 
-    def __init__(self, service: RunningService, count: int, stack: contextlib.ExitStack) -> None:
+    def __init__(self, service, count, stack):
         self.service, self.count = service, count
         service.wait_serving(count)
-        self.clients: dict[int, list[httpx.Client]] = {}
+        self.clients = {}
         while len(self.clients) < count or min(map(len, self.clients.values())) < CLIENTS:
             client = stack.enter_context(http_client(service.url))
             self.clients.setdefault(self._process_of(client), []).append(client)
 
-    def _process_of(self, client: httpx.Client) -> int:
+    def _process_of(self, client):
         """Every refusal is logged, with its process."""
         answer = client.get("/v1/sessions/none")
         line = wait_until(lambda: re.search(f'.*"{answer.headers["x-request-id"]}".*', self.service.text()))
         return int(json.loads(line[0])["pid"])
 
-    def process(self, place: int) -> int:
+    def process(self, place):
         return next(pid for pid in self.service.workers(self.count) if _place(pid) == place)
 
-    def of(self, place: int) -> list[httpx.Client]:
+    def of(self, place):
         """Clients of the worker at this place."""
         return self.clients[self.process(place)]
 
 
-def _place(pid: int) -> int:
+def _place(pid):
     return int(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2])
 
 
@@ -328,31 +314,30 @@ def _place(pid: int) -> int:
 def pool(tmp_path, own_redis_server):
     with contextlib.ExitStack() as stack:
 
-        def start(count: int = 2, *flags: str, **options: Any) -> Workers:
+        def start(count=2, *flags, **options):
             flags = ("--workers", str(count), "--store-url", own_redis_server.url, *flags)
             return Workers(stack.enter_context(RunningService(tmp_path, *flags, **options)), count, stack)
 
         yield start
 
 
-def created(client: httpx.Client, name: str, **fields: Any) -> str:
+def created(client, name, **fields):
     """The path of a new session."""
     client.post("/v1/sessions", json={"session_id": name} | SESSION | fields).raise_for_status()
     return f"/v1/sessions/{name}"
 
 
-def slot(client: httpx.Client, path: str) -> int:
+def slot(client, path):
     return int(client.get(path).json()["slot"])
 
 
-def conflicts(client: httpx.Client) -> tuple[float, float]:
+def conflicts(client):
     """Conflicts and commits so far."""
     counts = dict(re.findall(r'bandit_commits_total\{outcome="(\w+)"\} (\S+)', client.get("/metrics").text))
     return float(counts["conflict"]), float(counts["committed"])
 
 
-JSON = {"Content-Type": "application/json"}
-CALLS: list[tuple[str, str, Any, dict[str, str]]] = [
+CALLS = [
     ("POST", "/act", None, {}),
     ("POST", "/acts", {"count": 3}, {"Idempotency-Key": "a"}),
     ("POST", "/acts", {"count": 3}, {"Idempotency-Key": "a"}),
@@ -413,13 +398,12 @@ def test_an_owner_killed_in_the_middle_of_requests(pool, own_redis_server, kind)
     path = created(senders[0], owned_by(1))
     arms = [action["arm"] for action in senders[0].post(f"{path}/acts", json={"count": 50}).json()["actions"]]
 
-    def ask(number: int) -> httpx.Response:
+    def ask(number):
         if kind == "ids":
             event = {"arm": arms[number], "loss": 0.5, "event_id": f"e{number}"}
             return senders[number].post(f"{path}/feedback", json=event)
-        return senders[number].post(
-            f"{path}/act", headers={"Idempotency-Key": f"k{number}"} if kind == "keys" else {}
-        )
+        key = {"Idempotency-Key": f"k{number}"} if kind == "keys" else {}
+        return senders[number].post(f"{path}/act", headers=key)
 
     with ThreadPoolExecutor(CLIENTS) as threads:
         own_redis_server.freeze()
@@ -464,12 +448,11 @@ def test_an_owner_that_is_stopped_and_goes_on(pool):
 
 @pytest.mark.processes
 def test_a_slow_store_is_no_dead_owner(pool, own_redis_server):
-    workers = pool()
-    client = workers.of(0)[0]
+    client = pool().of(0)[0]
     path = created(client, owned_by(1))
     with ThreadPoolExecutor(1) as threads:
         own_redis_server.freeze()
-        asked: Future[httpx.Response] = threads.submit(client.post, f"{path}/act")
+        asked = threads.submit(client.post, f"{path}/act")
         until_late = time.monotonic() + 2 * SILENT_SECONDS
         wait_until(lambda: time.monotonic() > until_late)
         own_redis_server.thaw()
@@ -494,7 +477,7 @@ def test_a_stop_finishes_what_was_handed_over(pool, own_redis_server):
     assert workers.service.process.wait(30) == 0
 
 
-def lines_of(names: list[str], number: int) -> bytes:
+def lines_of(names, number):
     return b"\n".join(
         json.dumps({"session_id": name, "arm": 0, "loss": 0.5, "event_id": f"e{number}"}).encode() for name in names
     )
@@ -505,31 +488,37 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 @pytest.mark.processes
 @pytest.mark.parametrize("count", [2, 4])
-def test_events_of_many_sessions_seldom_conflict(pool, count):
-    """A thousand sessions at random, in calls of fifty on connections of all workers."""
+def test_workers_of_one_service_seldom_conflict(pool, count):
+    """Events of a thousand sessions, fifty in a call, and acts of them and one, on connections of all workers."""
     workers = pool(count)
     clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]
     names = [f"s{n}" for n in range(1000)]
-    for name in names:
-        path = created(clients[0], name, learner=ONE_ARM)
+    paths = [created(clients[0], name, learner=ONE_ARM) for name in names]
+    for path in paths:
         clients[0].post(f"{path}/acts", json={"count": 100}).raise_for_status()
-    before = conflicts(clients[0])
 
-    def report(client: httpx.Client) -> int:
+    def report(client):
         chance, applied = random.Random(id(client)), 0
         for number in range(20):
             lines = lines_of(chance.sample(names, 50), chance.getrandbits(60))
             answer = client.post("/v1/feedbacks", content=lines, headers=NDJSON)
             assert answer.status_code == 200, (number, answer.text)
             applied += answer.json()["applied"]
-        return applied
+        assert applied == 1000
 
-    with ThreadPoolExecutor(len(clients)) as threads:
-        assert list(threads.map(report, clients)) == [1000] * len(clients)
-    lost, made = (now - then for now, then in zip(conflicts(clients[0]), before, strict=True))
+    def visit(client):
+        chance = random.Random(id(client))
+        for _ in range(60):
+            for path in (chance.choice(paths), paths[0]):
+                client.post(f"{path}/act").raise_for_status()
 
-    assert made > 1000
-    assert lost <= 0.05 * made
+    for calls, least in ((report, 1000), (visit, 0)):
+        before = conflicts(clients[0])
+        with ThreadPoolExecutor(len(clients)) as threads:
+            list(threads.map(calls, clients))
+        lost, made = (now - then for now, then in zip(conflicts(clients[0]), before, strict=True))
+        assert made > least
+        assert lost <= 0.05 * made
 
 
 @pytest.mark.processes
@@ -542,7 +531,7 @@ def test_an_owner_killed_in_the_middle_of_parts(pool, own_redis_server, key):
         client.post(f"{created(client, name, learner=ONE_ARM)}/acts", json={"count": 3}).raise_for_status()
     lines = lines_of(names, 1).replace(b', "event_id": "e1"', b"") if key else lines_of(names, 1)
 
-    def report() -> httpx.Response:
+    def report():
         return client.post("/v1/feedbacks", content=lines, headers=NDJSON | key)
 
     with ThreadPoolExecutor(1) as threads:
@@ -560,7 +549,7 @@ def test_an_owner_killed_in_the_middle_of_parts(pool, own_redis_server, key):
     assert {client.get(f"/v1/sessions/{name}").json()["feedbacks"] for name in names} == {1}
 
 
-def keyed_act(client: httpx.Client, path: str, key: str) -> None:
+def keyed_act(client, path, key):
     """Act once, sent again until it is answered."""
     while True:
         with contextlib.suppress(httpx.TransportError):
@@ -575,10 +564,10 @@ def test_workers_that_die_again_and_again_under_load(pool):
     """Each of three dies, then all at once; those that take their places are found."""
     workers = pool(3)
     service, paths = workers.service, [created(workers.of(0)[0], owned_by(place, 3)) for place in range(3)]
-    done: list[list[str]] = [[], [], []]
+    done = [[], [], []]
     stop = threading.Event()
 
-    def visit(thread: int) -> None:
+    def visit(thread):
         while not stop.is_set():
             with http_client(service.url) as client:
                 for path, keys in zip(paths, done, strict=True):
@@ -608,24 +597,3 @@ def test_workers_that_die_again_and_again_under_load(pool):
         lost, made = conflicts(last)
 
     assert (lost - before[0], made - before[1]) == (0, 100)
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("count", [2, 4])
-def test_workers_of_one_service_seldom_conflict(pool, count):
-    """A thousand sessions and one; acts on connections of all workers."""
-    workers = pool(count)
-    clients = [client for place in range(count) for client in workers.of(place)[: 12 // count]]
-    names = [created(clients[0], f"s{n}") for n in range(1000)]
-
-    def visit(client: httpx.Client) -> None:
-        chance = random.Random(id(client))
-        for _ in range(60):
-            for path in (chance.choice(names), names[0]):
-                client.post(f"{path}/act").raise_for_status()
-
-    with ThreadPoolExecutor(len(clients)) as threads:
-        list(threads.map(visit, clients))
-    lost, made = conflicts(clients[0])
-
-    assert lost <= 0.05 * made

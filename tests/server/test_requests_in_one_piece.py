@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.connections import answers, connected, ends, request
 from tests.support.protocol import spoken_to
-from tests.support.running import RunningService
 
 # -- What one piece of bytes holds: the end of one request, all of another, and the beginning of a third.
 
@@ -16,7 +15,7 @@ PIECE = 16_384
 """Bytes that the service parses at a time."""
 
 
-def statuses(service: RunningService, sent: bytes) -> list[bytes]:
+def statuses(service, sent):
     with connected(service) as connection, connection.makefile("rb") as stream:
         connection.sendall(sent)
         return re.findall(rb"HTTP/1\.1 (\d+) ", stream.read())
@@ -31,11 +30,11 @@ def statuses(service: RunningService, sent: bytes) -> list[bytes]:
     ],
     ids=["foreign host", "headers"],
 )
-def test_a_refusal_has_its_own_status(service: RunningService, before: bytes, sent: bytes, status: bytes) -> None:
+def test_a_refusal_has_its_own_status(service, before, sent, status):
     assert statuses(service, before + sent)[-1] == status
 
 
-def test_a_continue_comes_before_the_refusal_of_the_body(service: RunningService) -> None:
+def test_a_continue_comes_before_the_refusal_of_the_body(service):
     head = request("/v1/sessions", headers=b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\nX-Pad: ")
     head = head.replace(b"Content-Length: 0\r\n", b"").removesuffix(b"\r\n")
     whole = head + b"x" * (PIECE - len(head) - 4) + b"\r\n\r\n"
@@ -43,13 +42,13 @@ def test_a_continue_comes_before_the_refusal_of_the_body(service: RunningService
     assert statuses(service, whole + b"zz\r\nhello") == [b"100", b"400"]
 
 
-def test_a_client_of_http_1_0_gets_no_continue(service: RunningService) -> None:
+def test_a_client_of_http_1_0_gets_no_continue(service):
     sent = request("/v1/sessions", b"{}", b"Expect: 100-continue\r\n").replace(b"HTTP/1.1", b"HTTP/1.0", 1)
 
     assert statuses(service, sent) == [b"422"]
 
 
-async def test_a_connection_is_not_idle_where_the_next_request_has_begun() -> None:
+async def test_a_connection_is_not_idle_where_the_next_request_has_begun():
     first, second = request("/first", b"{}"), request("/second", b"{}")
     async with spoken_to() as (reader, writer, served):
         writer.write(first + second[:20])

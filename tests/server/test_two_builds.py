@@ -103,8 +103,7 @@ def test_an_upgrade_and_the_way_back_lose_nothing(start, own_redis_server):
         client, _ = first.enter_context(start("first", 0, load))
         first.enter_context(start("first", 1, load))
         for session, fields in SESSIONS.items():
-            body = {"session_id": session, "seed": 1, **fields}
-            assert client.post("/v1/sessions", json=body).status_code == 201
+            assert client.post("/v1/sessions", json={"session_id": session, "seed": 1, **fields}).status_code == 201
         client.post("/v1/sessions", json={"session_id": "idle", "learner": {"kind": "dexp3", "n_arms": 2}})
         with load.running():
             newer, one = second.enter_context(start("second", 2, load))

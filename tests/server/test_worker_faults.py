@@ -224,8 +224,7 @@ def test_pauses_grow_while_a_process_dies_young():
     back_off = BackOff()
 
     assert [back_off.after(0.5) for _ in range(9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-    assert back_off.after(60.0) == 0.1
-    assert back_off.after(0.5) == 0.2
+    assert (back_off.after(60.0), back_off.after(0.5)) == (0.1, 0.2)
 
 
 # -- The embedded server is started again where it died, with all that was acknowledged.

@@ -28,9 +28,8 @@ from tests.support.connections import JSON, answers, connected, ends, request
 def test_a_large_body_that_nobody_takes_keeps_no_later_request_waiting(service, call, status, framed):
     end = b"\r\n0\r\n\r\n" if CHUNKED in framed else b""
     with connected(service) as connection:
-        connection.sendall(
-            call.encode() + b" HTTP/1.1\r\nHost: localhost\r\n" + JSON + framed + b" " * 900_000 + end
-        )
+        head = call.encode() + b" HTTP/1.1\r\nHost: localhost\r\n" + JSON + framed
+        connection.sendall(head + b" " * 900_000 + end)
         connection.sendall(ACTS)
 
         assert [answer.status for answer in answers(connection, 2)] == [status, 200]
