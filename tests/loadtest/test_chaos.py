@@ -5,11 +5,8 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import httpx
 import pytest
@@ -51,15 +48,15 @@ def ledger(client):
     return made
 
 
-def act(client: Client, ledger: Ledger, key: str, count: int = 1) -> Any:
+def act(client, ledger, key, count=1):
     return client.call("acts", "POST", f"{ledger.path}/acts", {"count": count}, key)
 
 
-def event(ledger: Ledger, index: int, event_id: str) -> dict[str, Any]:
+def event(ledger, index, event_id):
     return {"event_id": event_id, "arm": ledger.actions[index]["arm"], "loss": 0.5}
 
 
-def report(client: Client, ledger: Ledger, index: int, event_id: str) -> Any:
+def report(client, ledger, index, event_id):
     return client.call("feedback", "POST", f"{ledger.path}/feedback", event(ledger, index, event_id))
 
 
@@ -67,13 +64,13 @@ def test_a_session_that_is_as_it_was_acknowledged_passes(client, ledger):
     assert audit(client, ledger) == []
 
 
-def changed(ledger: Ledger, **fields: Any) -> None:
+def changed(ledger, **fields):
     """Let the first act be another one."""
     first, *rest = ledger.acts
     ledger.acts[:] = [first._replace(actions=[{**first.actions[0], **fields}]), *rest]
 
 
-WRONG: dict[str, Callable[[Client, Ledger], object]] = {
+WRONG = {
     "slot is 5, acknowledged 4": lambda client, ledger: act(client, ledger, "applied twice"),
     "feedbacks is 3, acknowledged 2": lambda client, ledger: report(client, ledger, 2, "z"),
     "voided is 1, acknowledged 0": lambda _, ledger: ledger.events.update(v=event(ledger, 3, "v")),
@@ -104,7 +101,7 @@ def test_whatever_differs_is_found(client, ledger, problem):
     assert any(problem in found for found in audit(client, ledger))
 
 
-IMPROVED: dict[str, dict[str, Any]] = {
+IMPROVED = {
     "exact": {},
     "goals were reached": {"event_id": "b", "arm": 1, "goal": "high"},
     "the mean of arm 0": {"event_id": "a", "arm": 0, "reward": 0.75},
@@ -159,9 +156,8 @@ def test_what_has_no_id_may_count_without_an_answer_but_once(client):
     body = {"session_id": made.session_id, "learner": {"kind": "centred_tsallis", "n_arms": 3}}
     client.call("create", "POST", "/v1/sessions", body)
 
-    def act_with(arm: int) -> Any:
-        body = {"count": 1, "eligible": [arm]}
-        return client.call("acts", "POST", f"{made.path}/acts", body)["actions"]
+    def act_with(arm):
+        return client.call("acts", "POST", f"{made.path}/acts", {"count": 1, "eligible": [arm]})["actions"]
 
     assert "nothing was acknowledged" in audit(client, made)[0]
     made.acted("", {}, act_with(0))
@@ -184,14 +180,14 @@ def test_bounds_of_a_freeze_and_of_a_loss_are_held():
     assert LetGo(6.5).problems() == ["commits_after was 6.50 s, allowed 6 s"]
 
 
-def chaos(folder: Path, kinds: Iterable[str], *flags: str) -> dict[str, Any]:
+def chaos(folder, kinds, *flags):
     """Play these kinds of fault; skip the test where none of them can be."""
     server_binary()
     named = [word for kind in kinds for word in ("--fault", kind)]
     command = [sys.executable, "-m", "loadtest", "chaos", "--out", str(folder), *named, *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    found = json.loads((folder / "summary.json").read_text())
     assert found["ok"]
     if not found["faults"]:
         pytest.skip(str(found["skipped"]))
@@ -290,10 +286,10 @@ def test_faults_of_all_stages_take_turns():
 @pytest.fixture
 def received():
     """A port that answers each request with itself in capitals, and the requests that came."""
-    requests: list[bytes] = []
+    requests = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def answer() -> None:
+        def answer():
             while True:
                 try:
                     link, _ = server.accept()
@@ -311,7 +307,7 @@ def received():
     thread.join()
 
 
-def ask(proxy: CuttingProxy, request: bytes = b"request") -> bytes:
+def ask(proxy, request=b"request"):
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as link:
         link.sendall(request)
         try:
@@ -334,8 +330,7 @@ def test_it_cuts_once_where_it_is_told_to(received, where, arrived, answered):
     with CuttingProxy(received[0]) as proxy:
         proxy.arm(where)
 
-        assert ask(proxy) == answered
-        assert ask(proxy, b"next") == b"NEXT"
+        assert (ask(proxy), ask(proxy, b"next")) == (answered, b"NEXT")
         assert received[1][:-1] == arrived
         assert proxy.cut == 1
 

@@ -1,11 +1,6 @@
 """What the HTTP driver makes of answers it should never get. The peer is a scripted transport."""
 
-import errno
-import random
 import signal
-import uuid
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import httpx
@@ -14,10 +9,8 @@ import pytest
 from loadtest.client import Client
 from loadtest.errors import LoadTestError, ServiceError
 from loadtest.processes import free_port
-from loadtest.replay.replay import Record, Replay
-from loadtest.replay.report import build_report
 from loadtest.replay.session import Event, HttpDriver, InProcessDriver, Plan, RateChoice, plan_session, plays_points
-from loadtest.replay.worlds import bco_synthetic, mab_synthetic, strict_delays
+from loadtest.replay.worlds import bco_synthetic, mab_synthetic
 from service.learners import REGISTRY
 from tests.support.examples import some_quick
 from tests.support.http import http_client
@@ -71,86 +64,6 @@ def test_both_ways_give_the_same_numbers_to_the_last_bit(url, kind):
     world = (bco_synthetic if plays_points(kind) else mab_synthetic)(SLOTS)
     with http_client(url) as http:
         assert_equal(*both(world, kind, Client(http)))
-
-
-@pytest.mark.parametrize("at_once", [1, 32])
-@pytest.mark.slow
-def test_replays_side_by_side_are_as_each_alone(url, at_once):
-    """Sessions with one seed, each with a client of its own: the same actions, losses and hash, twice over."""
-    world = mab_synthetic(20)
-    plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
-
-    def one(_: int) -> Record:
-        with http_client(url) as http:
-            return play(world, HttpDriver(Client(http), plan, uuid.uuid4().hex))
-
-    alone = play(world, InProcessDriver(plan))
-    with ThreadPoolExecutor(at_once) as pool:
-        for record in pool.map(one, range(2 * at_once)):
-            assert_equal(record, alone)
-
-
-class OutOfPorts(httpx.HTTPTransport):
-    """Reaches the service until the client's machine has no port left."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self.calls = calls
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        self.calls -= 1
-        if self.calls < 0:
-            error = httpx.ConnectError("failed", request=request)
-            raise error from OSError(errno.EADDRNOTAVAIL, "no port left")
-        return super().handle_request(request)
-
-
-def test_a_client_that_runs_out_of_ports_fails_the_run_and_not_the_service(url):
-    world = mab_synthetic(SLOTS)
-    plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
-    with httpx.Client(base_url=url, transport=OutOfPorts(100)) as http:
-        client = Client(http, retry_seconds=0)
-        driver = HttpDriver(client, plan, uuid.uuid4().hex)
-        replaying = Replay(world, strict_delays(SLOTS), driver)
-        record = replaying.run()
-        summary = build_report(world, plan, record, driver.log, replaying.pace, {}).summary
-
-    assert not summary["ok"]
-    assert summary["client_errors"] >= 1
-    assert summary["retries"] == 0
-    assert "the load client failed, not the service" in record.problems()[0]
-    assert summary["sent"] == summary["acknowledged"] + len(record.unanswered)
-
-
-class LosesAnswers(httpx.HTTPTransport):
-    """One request in five reaches the service, and its answer is lost on the way back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fate = random.Random(4)
-        self.lost: Counter[str] = Counter()
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        response = super().handle_request(request)
-        if self.fate.random() > 0.2:
-            return response
-        response.read()
-        response.close()
-        self.lost[request.url.path.rpartition("/")[2]] += 1
-        raise httpx.ReadError("the answer is lost", request=request)
-
-
-@pytest.mark.slow
-def test_lost_answers_change_nothing(url):
-    transport = LosesAnswers()
-    with httpx.Client(base_url=url, transport=transport) as http:
-        client = Client(http, sleep=lambda _: None)
-        over_http, in_process = both(rated_world(SLOTS), "dexp3", client)
-
-    assert_equal(over_http, in_process)
-    assert client.log.retries["ReadError"] == transport.lost.total()
-    assert transport.lost["act"] > 0
-    assert over_http.duplicates >= transport.lost["feedbacks"] // 2 > 0
 
 
 @pytest.mark.processes

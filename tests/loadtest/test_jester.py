@@ -106,8 +106,7 @@ def test_every_format_gives_the_same_ratings(tmp_path, name):
     table = invented(3)
     ratings = read_jester([write(tmp_path, name, formats(table)[name])])
 
-    expected = np.where(table[:, 1:] == 99, np.nan, table[:, 1:])
-    assert np.array_equal(expected, ratings.values, equal_nan=True)
+    assert np.array_equal(np.where(table[:, 1:] == 99, np.nan, table[:, 1:]), ratings.values, equal_nan=True)
     assert ratings.warnings == []
     assert [source.users for source in ratings.sources] == [3]
 
@@ -203,8 +202,7 @@ def test_the_real_file_has_the_published_shape(real_jester):
     ratings = read_jester([real_jester])
 
     assert ratings.values.shape == (24_983, 100)
-    assert ratings.rated == 1_810_455
-    assert ratings.warnings == []
+    assert (ratings.rated, ratings.warnings) == (1_810_455, [])
     assert np.nanmean(ratings.values) == pytest.approx(0.8798, abs=5e-5)
 
 
@@ -213,6 +211,5 @@ def test_the_real_stream_has_the_published_best_joke(real_jester):
     world = mab_jester(read_jester([real_jester]))
     best, uniform = world.best_fixed(), world.baseline()
 
-    assert best.label == "joke 50"
-    assert best.losses.mean() == pytest.approx(0.3168, abs=2e-4)
+    assert (best.label, best.losses.mean()) == ("joke 50", pytest.approx(0.3168, abs=2e-4))
     assert (uniform.losses - best.losses).mean() == pytest.approx(0.1512, abs=2e-4)

@@ -3,6 +3,7 @@
 import json
 import math
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -201,9 +202,7 @@ def test_jester(real_jester, key):
     assert_agrees(final("mab_jester", key, real_jester, 6), *MAB_JESTER[key])
 
 
-@pytest.mark.parametrize(
-    ("better", "worse"), [("exp3", "bold"), ("bold", "dexp3"), ("dexp3", "clw"), ("clw", "clw_random")]
-)
+@pytest.mark.parametrize(("better", "worse"), list(pairwise(["exp3", "bold", "dexp3", "clw", "clw_random"])))
 def test_the_orderings_of_learners_over_arms(better, worse):
     """Over 20 runs with the same uniforms: false alarm under 0.2 % if they were equal, less if ordered."""
     difference = final("mab_synthetic", worse) - final("mab_synthetic", better)
@@ -255,5 +254,4 @@ def test_together_and_alone(world, entry):
 
     for column, seed in enumerate(REPLAYED_SEEDS):
         plan = plan_session(world, entry.kind, entry.rates, seed, entry.options)
-        alone = Replay(world, stream, InProcessDriver(plan)).run()
-        assert alone.expected.tolist() == together[:, column].tolist()
+        assert Replay(world, stream, InProcessDriver(plan)).run().expected.tolist() == together[:, column].tolist()

@@ -138,8 +138,7 @@ def test_each_run_has_its_own_policy() -> None:
 @pytest.mark.parametrize("entry", LIBRARIES, ids=lambda entry: entry.key)
 def test_a_library_learns(entry) -> None:
     pytest.importorskip(entry.needs)
-    world = World("library", 3, 60, gap(0.9, 0.1), ("constant", 2))
-    drawn = Drawn([world], (0, 1))
+    drawn = Drawn([World("library", 3, 60, gap(0.9, 0.1), ("constant", 2))], (0, 1))
     player = entry.build(drawn)
     for t in range(60):
         p, arms = player.act(Turn(np.zeros(2, dtype=int), drawn.draws[t, 0], drawn.draws[t, 0]))

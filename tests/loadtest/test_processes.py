@@ -1,7 +1,6 @@
 """Processes of the load test: when they have ended, what they started holds nothing back."""
 
 import sys
-from pathlib import Path
 
 from loadtest.processes import ServiceProcess, is_free
 from tests.support.waiting import wait_until
@@ -22,7 +21,7 @@ time.sleep(600)
 """
 
 
-def test_the_port_is_free_once_a_service_has_been_killed(tmp_path: Path) -> None:
+def test_the_port_is_free_once_a_service_has_been_killed(tmp_path):
     service = ServiceProcess(tmp_path)
     service.command_line = [sys.executable, "-c", SUPERVISOR, str(service.port)]
     service.start()

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,33 +23,33 @@ CLICKS_ALONE = World("clicks", 4, 120, gap(0.5, 0.2), ("constant", 5), window=20
 class Recorder(Player):
     """Counts what it is told, and notes who could be drawn."""
 
-    def __init__(self, drawn: Drawn) -> None:
+    def __init__(self, drawn):
         super().__init__(1.0)
         self._inner = Uniform(drawn.runs, drawn.world.arms)
         self.settled, self.expired = np.zeros(drawn.runs, dtype=int), np.zeros(drawn.runs, dtype=int)
         self.turns, self.drawn = [], []
 
-    def act(self, turn: Turn):
+    def act(self, turn):
         self.turns.append(turn)
         p, arms = self._inner.act(turn)
         self.drawn.append(arms)
         return p, arms
 
-    def settle(self, runs, arms, losses, slots) -> None:
+    def settle(self, runs, arms, losses, slots):
         self.settled[runs] += 1
 
-    def expire(self, runs, arms, slots) -> None:
+    def expire(self, runs, arms, slots):
         self.expired[runs] += 1
 
 
-def played(*which: World) -> tuple[Recorder, Drawn]:
+def played(*which):
     drawn = Drawn(which, SEEDS)
     recorder = Recorder(drawn)
     Game(drawn, recorder).play()
     return recorder, drawn
 
 
-def test_every_decision_of_a_window_ago_is_settled_once() -> None:
+def test_every_decision_of_a_window_ago_is_settled_once():
     recorder, drawn = played(CLICKS_ALONE)
 
     left = recorder.turns[-1].outstanding + 1
@@ -61,7 +60,7 @@ def test_every_decision_of_a_window_ago_is_settled_once() -> None:
     assert drawn.windows()[0][0] == 20
 
 
-def test_lost_events_do_not_come_and_doubled_ones_settle_others() -> None:
+def test_lost_events_do_not_come_and_doubled_ones_settle_others():
     all_lost, _ = played(replace(CLICKS_ALONE, lost=1.0))
     twice, _ = played(replace(CLICKS_ALONE, doubled=1.0))
     once, _ = played(CLICKS_ALONE)
@@ -75,7 +74,7 @@ SLOW = pytest.param("multiscale_tsallis", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("key", [SLOW, "thompson", "thompson_provisional", "greedy"])
-def test_worlds_played_together_are_those_played_alone(key: str) -> None:
+def test_worlds_played_together_are_those_played_alone(key):
     (entry,) = chosen(ENTRIES, [key])
     other = replace(CLICKS_ALONE, name="other", window=30, delay=("spread", 9.0), lost=0.2)
     both = Drawn([CLICKS_ALONE, other], SEEDS)
@@ -87,7 +86,7 @@ def test_worlds_played_together_are_those_played_alone(key: str) -> None:
         assert alone.player == pytest.approx(together.player[:, both.columns(world)], abs=1e-9)
 
 
-def test_without_an_answer_nothing_is_learned_if_the_default_is_null() -> None:
+def test_without_an_answer_nothing_is_learned_if_the_default_is_null():
     recorder, drawn = played(replace(CLICKS_ALONE, null=True, lost=0.5))
 
     assert (recorder.expired > 30).all()
@@ -95,7 +94,7 @@ def test_without_an_answer_nothing_is_learned_if_the_default_is_null() -> None:
     assert not drawn.world.clicks  # all losses are reported
 
 
-def test_epsilon_greedy_explores_less_and_less() -> None:
+def test_epsilon_greedy_explores_less_and_less():
     player, ones = Greedy(200, 4, None, ["one"], provisional=False), np.zeros(200, dtype=int)
     random, other = np.random.default_rng(0), np.full((200, 4), True)
     other[:, 1] = False
@@ -111,7 +110,7 @@ def test_epsilon_greedy_explores_less_and_less() -> None:
     assert np.array(shares[1900:])[:, 1].max() == 0
 
 
-def test_bots_click_on_all_and_what_is_new_more_often() -> None:
+def test_bots_click_on_all_and_what_is_new_more_often():
     chances = bots(gap(0.5, 0.2), 100, 10)(np.random.default_rng(0), 3)
     found = [sorted(chances(t).tolist()) for t in (1, 89, 90, 99, 100)]
     assert found == [*([[0.2, 0.2, 0.5]] * 2), *([[1.0] * 3] * 2), [0.2, 0.2, 0.5]]
@@ -120,7 +119,7 @@ def test_bots_click_on_all_and_what_is_new_more_often() -> None:
     assert fresh(100) == pytest.approx(0.4 * (1 + np.exp([-1, -1, -0.5, 0])))
 
 
-def test_items_of_a_slate_differ_and_barred_ones_stay_away() -> None:
+def test_items_of_a_slate_differ_and_barred_ones_stay_away():
     recorder, _ = played(replace(CLICKS_ALONE, arms=8, places=3, barred=True, slots=30))
 
     for turn, arms in zip(recorder.turns, recorder.drawn, strict=True):
@@ -130,7 +129,7 @@ def test_items_of_a_slate_differ_and_barred_ones_stay_away() -> None:
         assert all(len(set(column)) == 3 for column in slates.T.tolist())
 
 
-def test_rounds_name_a_run_once() -> None:
+def test_rounds_name_a_run_once():
     runs = np.array([2, 0, 2, 1, 2, 0])
     parts = [part.tolist() for part in rounds(runs)]
 
@@ -138,14 +137,14 @@ def test_rounds_name_a_run_once() -> None:
     assert parts[2] == [4]
 
 
-def test_the_best_arm_changes_in_every_block() -> None:
+def test_the_best_arm_changes_in_every_block():
     for maker, slots in ((switching(gap(0.9, 0.1), 10), (1, 11, 21)), (growing(gap(0.9, 0.1), 10), (1, 10, 20))):
         chances = maker(np.random.default_rng(3), 5)
         best = [int(chances(t).argmax()) for t in slots]
         assert best[0] != best[1] != best[2]
 
 
-def test_the_catalogue_names_its_worlds_apart_and_items_wear_out() -> None:
+def test_the_catalogue_names_its_worlds_apart_and_items_wear_out():
     groups = worlds(None)
     names = [world.name for group in groups.values() for world in group]
 
@@ -162,13 +161,13 @@ def test_the_catalogue_names_its_worlds_apart_and_items_wear_out() -> None:
 SMALL = Size(2, 3, 30)
 
 
-def few(group: str, place: int = 0):
+def few(group, place=0):
     world = worlds(None)[group][place]
     return replace(world, window=world.window and 8, few=False)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
+def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("study") / "results.json"
     groups = {FULL: [few(FULL, 2)], CLICKS: [few(CLICKS)], CHANGES: [few(CHANGES, 4)], WEARY: [few(WEARY)]}
     for _ in run(cells_of(groups | {STALLS: [few(STALLS)]}, SMALL), path):
@@ -176,7 +175,7 @@ def results(tmp_path_factory) -> Path:
     return path
 
 
-def test_the_page_is_what_the_command_writes() -> None:
+def test_the_page_is_what_the_command_writes():
     """Numbers written by hand are faults: after a change of its words, write the page again."""
     text = (ROOT / "docs" / "results.md").read_text()
 
@@ -184,7 +183,7 @@ def test_the_page_is_what_the_command_writes() -> None:
 
 
 @pytest.mark.slow
-def test_every_learner_plays(results: Path) -> None:
+def test_every_learner_plays(results):
     cells = load(results)
 
     assert {cell["learner"] for cell in cells.values()} == {entry.key for entry in ENTRIES if not entry.needs}
@@ -195,7 +194,7 @@ def test_every_learner_plays(results: Path) -> None:
 
 
 @pytest.mark.slow
-def test_cells_are_played_once(results: Path, monkeypatch) -> None:
+def test_cells_are_played_once(results, monkeypatch):
     monkeypatch.setattr("loadtest.study.cells.play", lambda batch: pytest.fail(f"{batch} is known"))
     groups = {FULL: [few(FULL, 2)]}
 
@@ -203,7 +202,7 @@ def test_cells_are_played_once(results: Path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_cells_of_one_kind_make_a_batch() -> None:
+def test_cells_of_one_kind_make_a_batch():
     groups = {FULL: [few(FULL, 2), few(FULL, 1)]}
     made = batches(cells_of(groups, SMALL, [entry for entry in ENTRIES if entry.key in {"dexp3", "exp3"}]))
 
@@ -212,7 +211,7 @@ def test_cells_of_one_kind_make_a_batch() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_has_its_tables_and_first_says_where_we_lose(results: Path) -> None:
+def test_the_page_has_its_tables_and_first_says_where_we_lose(results):
     text = section(load(results))
 
     assert text.startswith("**Where we lose.**")
@@ -221,7 +220,7 @@ def test_the_page_has_its_tables_and_first_says_where_we_lose(results: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_command_writes_page_and_figures(tmp_path: Path) -> None:
+def test_the_command_writes_page_and_figures(tmp_path):
     (tmp_path / "results.md").write_text("# Results\n\n" + "\n".join(MARKS))
     asked = ["study", "--quick", "--only", "10 arms, .02", "--out", tmp_path, "--page", tmp_path / "results.md"]
     done = CliRunner().invoke(app, [str(part) for part in asked])
@@ -232,7 +231,7 @@ def test_the_command_writes_page_and_figures(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text())
 
 
-def test_a_page_without_marks_is_refused_before_anything_is_played(tmp_path: Path) -> None:
+def test_a_page_without_marks_is_refused_before_anything_is_played(tmp_path):
     page = tmp_path / "results.md"
     page.write_text("# Results")
     done = CliRunner().invoke(app, ["study", "--quick", f"--out={tmp_path / 'out'}", f"--page={page}"])

@@ -4,7 +4,6 @@ import io
 import subprocess
 import sys
 
-import pytest
 from rich.console import Console
 
 from loadtest import terminal
@@ -15,7 +14,7 @@ FIGURES = [f"{number},{number:03}.25" for number in range(101, 121)]
 HEAD, ROW = ("target", *FIGURES), ("a_target_of_the_service", *FIGURES)
 
 
-def test_a_pipe_gets_each_row_of_a_table_in_one_line() -> None:
+def test_a_pipe_gets_each_row_of_a_table_in_one_line():
     program = (
         f"from {__name__} import HEAD, ROW; from loadtest.terminal import print_table; print_table('', HEAD, [ROW])"
     )
@@ -25,7 +24,7 @@ def test_a_pipe_gets_each_row_of_a_table_in_one_line() -> None:
     assert [word for word in row.split() if "," in word] == FIGURES
 
 
-def test_a_narrow_terminal_gets_all_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_gets_all_characters(monkeypatch):
     printed = io.StringIO()
     monkeypatch.setattr(terminal, "console", Console(file=printed, width=120))
     terminal.print_table("", HEAD, [ROW])

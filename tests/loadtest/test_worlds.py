@@ -9,7 +9,6 @@ import pytest
 from loadtest.errors import DataError, LoadTestError
 from loadtest.replay.session import RateChoice, plan_session
 from loadtest.replay.worlds import (
-    PointWorld,
     Quadratic,
     bco_synthetic,
     bco_yacht,
@@ -41,7 +40,7 @@ def test_delays_one_by_one():
 RECORDED = json.loads((Path(__file__).parent / "data" / "environments.json").read_text())
 
 
-def yacht(folder: Path) -> PointWorld:
+def yacht(folder):
     """Forty invented rows in the yacht file's layout, doubled blanks included."""
     rows = np.random.default_rng(3).uniform(-2, 60, (40, 7))
     path = folder / "yacht.data"
@@ -79,8 +78,7 @@ def test_synthetic_losses_of_points_are_those_recorded():
 @pytest.mark.parametrize("make", [lambda _: bco_synthetic(50), yacht], ids=["synthetic", "yacht"])
 def test_losses_gradients_and_sums_agree(make, tmp_path):
     world = make(tmp_path)
-    rng = np.random.default_rng(1)
-    x, step = rng.uniform(-0.3, 0.3, world.vectors.shape[1]), 1e-6
+    x, step = np.random.default_rng(1).uniform(-0.3, 0.3, world.vectors.shape[1]), 1e-6
     for t in (1, 2, world.slots):
         ahead, behind = (world.loss(t, x + sign * step * np.eye(world.vectors.shape[1])) for sign in (1, -1))
         assert world.gradient(t, x) == pytest.approx((ahead - behind) / (2 * step), abs=1e-7)
