@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -58,7 +58,7 @@ PURE = {
 """What a learner is made of: nothing here reads a clock, a file, a socket or global randomness."""
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -66,10 +66,15 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path) for path in FILES}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def nodes(path):
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports(path):
     """Modules that a file imports; of ``from a import b`` it is ``a.b`` where that is a module."""
     package = list(path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -86,23 +91,23 @@ def test_the_service_imports_itself_by_relative_names():
         (str(path), node.lineno)
         for path in FILES
         if path.is_relative_to(ROOT / "service")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "service"
     ]
 
     assert absolute == []
 
 
-def ours(path: Path) -> set[str]:
+def ours(path):
     return {name for name in imports(path) if name.split(".")[0] in {"service", "loadtest"}} - {name_of(path)}
 
 
-def folder_of(name: str) -> str:
+def folder_of(name):
     """The folder or file of ``service/`` that a module belongs to."""
     return name.split(".")[1] if name.startswith("service.") else ""
 
 
-def allowed(name: str) -> set[str]:
+def allowed(name):
     """What a module may import of ``service/``."""
     if name.startswith("loadtest"):
         return LOADTEST | LOADTEST_ALSO.get(name, set())
@@ -110,7 +115,7 @@ def allowed(name: str) -> set[str]:
     return {folder} | ARROWS[folder] | (set() if folder in LEAVES | {"client"} else LEAVES)
 
 
-def within(name: str, folders: set[str]) -> bool:
+def within(name, folders):
     inner = name.removeprefix("service.")
     return any(inner == folder or inner.startswith(f"{folder}.") for folder in folders)
 

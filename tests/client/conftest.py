@@ -33,8 +33,7 @@ def bandits() -> Iterator[LocalBandits]:
 
 def problem(status: int, code: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
     """A refusal as the service makes it."""
-    body = {"status": status, "code": code, "detail": code} | fields
-    return httpx.Response(status, json=body, headers=headers)
+    return httpx.Response(status, json={"status": status, "code": code, "detail": code} | fields, headers=headers)
 
 
 Step = httpx.Response | BaseException | Callable[[httpx.Request], httpx.Response]

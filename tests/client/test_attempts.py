@@ -126,8 +126,7 @@ def test_a_fallback_is_returned_in_place_of_every_error(failure):
     assert (action.choice, action.is_fallback, action.segment) == ("hat", True, "de")
     assert isinstance(action.error, client.BanditsError)
     assert [each.choice for each in session.acts(2, fallback=["hat", "shoes", "belt"])] == ["hat", "shoes"]
-    assert session.act(fallback=1).choice == 1
-    assert session.act(fallback=[0.5, 0.25]).x == [0.5, 0.25]
+    assert (session.act(fallback=1).choice, session.act(fallback=[0.5, 0.25]).x) == (1, [0.5, 0.25])
     sent = len(script.requests)
     assert session.feedback(action, loss=1).fallbacks == 1
     assert not session.report(action, loss=1)

@@ -17,8 +17,7 @@ def test_an_action_says_what_to_show_and_its_feedback_counts_once(shop):
 
     assert action.choice == action.label
     assert not action.is_fallback
-    assert shop.feedback(action, loss=1).applied == 1
-    assert shop.feedback(action, loss=1).duplicates == 1
+    assert (shop.feedback(action, loss=1).applied, shop.feedback(action, loss=1).duplicates) == (1, 1)
     assert shop.view().feedbacks == 1
 
 
@@ -120,8 +119,7 @@ def test_slots_go_with_the_action_where_a_learner_needs_them(bandits):
     first, second = session.acts(2)
 
     assert second.choice == second.arm
-    assert session.feedback(second, loss=0.5).applied == 1
-    assert session.feedback(first, loss=0.5).applied == 1
+    assert (session.feedback(second, loss=0.5).applied, session.feedback(first, loss=0.5).applied) == (1, 1)
 
 
 def test_several_actions_may_be_distinct(shop):
@@ -140,8 +138,7 @@ def test_rewards_are_reported_by_their_name(bandits):
     assert bandits.flush(5)
     view = shop.view()
 
-    assert view.outcome_field == "reward"
-    assert (view.feedbacks, view["voided"], view.outstanding) == (2, 1, 0)
+    assert (view.outcome_field, view.feedbacks, view["voided"], view.outstanding) == ("reward", 2, 1, 0)
     assert (bandits.reports.applied, bandits.reports.voided) == (1, 1)
 
 

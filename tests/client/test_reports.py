@@ -77,9 +77,8 @@ def test_one_session_does_not_wait_for_another():
 
 
 def test_wrong_events_are_dropped_and_the_others_are_sent(dropped):
-    bandits, script = scripted(
-        problem(422, "invalid_request", indexes=[0, 2]), settled, on_error=dropped.append, reports=LATER
-    )
+    wrong = problem(422, "invalid_request", indexes=[0, 2])
+    bandits, script = scripted(wrong, settled, on_error=dropped.append, reports=LATER)
     report(bandits, "a", "b", "c")
 
     assert [labels(request) for request in script.requests] == [["a", "b", "c"], ["b"]]

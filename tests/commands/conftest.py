@@ -26,8 +26,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
     def run(word: str, *arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = main(word, [str(each) for each in arguments], "prog")
-        return code, *capsys.readouterr()
+        return main(word, [str(each) for each in arguments], "prog"), *capsys.readouterr()
 
     return run
 

@@ -229,8 +229,7 @@ def test_an_event_is_that_of_its_slot_or_of_the_only_act_that_it_can_be_of():
 
     outcomes = match([*acts, *events])
 
-    assert outcomes.values.tolist() == [0.2, 0.1, 0.3, 0.4]
-    assert outcomes.arms.tolist() == [0, 0, 1, 0]
+    assert (outcomes.values.tolist(), outcomes.arms.tolist()) == ([0.2, 0.1, 0.3, 0.4], [0, 0, 1, 0])
     assert (outcomes.word, outcomes.labels, outcomes.slots) == ("loss", {0: "a", 1: "b"}, "known")
 
 
@@ -277,8 +276,7 @@ def test_the_last_window_is_left_out_where_missing_clicks_are_learned_at_its_end
 
     outcomes = match([*timed([*acts, *clicks]), late | {"position": 9, "at": 14.5}])
 
-    assert outcomes.values.tolist() == [1.0, 0.0, 0.0]
-    assert outcomes.left_out == {"in the last window": 2}
+    assert (outcomes.values.tolist(), outcomes.left_out) == ([1.0, 0.0, 0.0], {"in the last window": 2})
     assert outcomes.word == "reward"
 
 
@@ -330,8 +328,7 @@ def test_acts_whose_events_know_their_slot_leave_the_estimator():
 
     outcomes = match(timed([*acts, *events, *better]))
 
-    assert outcomes.spread.values.tolist() == [0.9]
-    assert outcomes.values[2] == 0.8
+    assert (outcomes.spread.values.tolist(), outcomes.values[2]) == ([0.9], 0.8)
     assert outcomes.spread.weights_of(np.array([1.0, 1.0, 99.0])) == pytest.approx([1.0])
     assert outcomes.slots == "mixed"
 
@@ -346,8 +343,7 @@ def test_a_removed_arm_keeps_its_silence_and_its_late_clicks():
 
     assert outcomes.values.tolist()[:3] == [0.0, 1.0, 0.0]  # One came behind the window.
     assert set(outcomes.left_out) == {"in the last window"}
-    assert spread.spread.values.tolist() == [1.0]
-    assert spread.arms.tolist().count(0) == 3
+    assert (spread.spread.values.tolist(), spread.arms.tolist().count(0)) == ([1.0], 3)
 
 
 def test_a_log_that_begins_later_counts_only_events_of_its_own_acts():
@@ -369,8 +365,7 @@ def test_a_log_counts_from_the_last_change_of_its_window():
     same, clicks = SESSION | {"changed": ["floor"]}, [event(0, reward=1)]
     outcomes = match(timed([*acts[:5], same, *acts[5:9], other, *acts[9:], *clicks]))
 
-    assert outcomes.arms.size == 30
-    assert outcomes.left_out == {"before the window or its default changed": 9}
+    assert (outcomes.arms.size, outcomes.left_out) == (30, {"before the window or its default changed": 9})
 
 
 @pytest.mark.parametrize("clicks", ["known", "mixed", "estimated"])

@@ -40,9 +40,8 @@ class Cluster:
     def _node(stack: ExitStack, folder: Path) -> RedisServer:
         folder.mkdir()
         bus_port = free_port()
-        server = RedisServer(
-            folder, "--cluster-enabled", "yes", "--cluster-port", str(bus_port), *TIMES.split(), *STAY.split()
-        )
+        flags = f"--cluster-enabled yes --cluster-port {bus_port} {TIMES} {STAY}".split()
+        server = RedisServer(folder, *flags)
         server.bus_port = bus_port
         stack.callback(server.close)
         return server.start()

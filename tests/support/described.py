@@ -38,9 +38,8 @@ def told_in(line: str) -> list[tuple[str, str]]:
 
 def main() -> None:
     expected = roles()
-    lines = [
-        line for line in PAGE.read_text().splitlines() if not (told := told_in(line)) or set(told) & expected.keys()
-    ]
+    page = PAGE.read_text().splitlines()
+    lines = [line for line in page if not (told := told_in(line)) or set(told) & expected.keys()]
     known = {call for line in lines for call in told_in(line)}
     last = max(place for place, line in enumerate(lines) if told_in(line)) + 1
     documents = {(m, r.path): r.endpoint.__doc__ for r in ROUTES if not isinstance(r, Mount) for m in r.methods}

@@ -25,8 +25,7 @@ def invented(users: int, seed: int = 7) -> np.ndarray:
 def row(*ratings: float | str, count: int | None = None) -> list[float | str]:
     """One user's row: the given ratings, then missing ones."""
     cells = list(ratings) + [MISSING] * (JOKES - len(ratings))
-    rated = sum(cell != MISSING for cell in cells)
-    return [rated if count is None else count, *cells]
+    return [sum(cell != MISSING for cell in cells) if count is None else count, *cells]
 
 
 def as_csv(rows: object) -> bytes:

@@ -129,6 +129,4 @@ async def _unkept(store: Store, session_id: str, writers: list[Writer]) -> list[
 
 
 async def _state(store: Store, session_id: str) -> Counter[int]:
-    snapshot = await store.load(session_id)
-    assert snapshot is not None
-    return Counter(snapshot.state)
+    return Counter((await store.load(session_id)).state)

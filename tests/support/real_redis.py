@@ -75,11 +75,9 @@ class RedisServer:
         self._process = None
 
     def freeze(self) -> None:
-        assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def has_unread(self) -> bool:

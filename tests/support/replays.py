@@ -25,16 +25,14 @@ def play(world: World, driver: Driver, **how: object) -> Record:
 
 
 def both(world: World, kind: str, http: Client, **how: object) -> tuple[Record, Record]:
-    fields = vectors.load(kind).get("contract", {})
-    plan = plan_session(world, kind, RateChoice.AUTO, 11, fields)
+    plan = plan_session(world, kind, RateChoice.AUTO, 11, vectors.load(kind).get("contract", {}))
     return play(world, HttpDriver(http, plan, uuid.uuid4().hex), **how), play(world, InProcessDriver(plan))
 
 
 def assert_equal(over_http: Record, in_process: Record) -> None:
     assert over_http.problems() == in_process.problems() == []
     assert over_http.expected.tolist() == in_process.expected.tolist()
-    assert over_http.losses.tolist() == in_process.losses.tolist()
-    assert over_http.digest == in_process.digest
+    assert (over_http.losses.tolist(), over_http.digest) == (in_process.losses.tolist(), in_process.digest)
     assert over_http.counts == in_process.counts
 
 

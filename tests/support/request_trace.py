@@ -82,7 +82,6 @@ def trace(tracer: Tracer, connection: HTTPConnection, path: str, body: Any) -> t
     tracer.on = True
     text = post(connection, path, body)
     idle = threading.Event()
-    assert tracer.loop is not None
     tracer.loop.call_soon_threadsafe(idle.set)
     idle.wait()
     tracer.on = False

@@ -208,7 +208,6 @@ class CheckedSession(RuleBasedStateMachine):
             return
         self.model.pass_time(self.time)
         stored = self.runner.run(self.stored())
-        assert stored.ledger.by_arm is not None
         assert stored.ledger.by_arm.min() >= 0
         run = stored.copy()
         run.advance(self.time)
@@ -244,8 +243,7 @@ class CheckedSession(RuleBasedStateMachine):
         log = self.runner.run(store.read_log(self.name, 0, 10**6))
         assert [entry.position for entry in log.entries] == list(range(1, ledger.logged + 1))
         entries = [json.loads(entry.data) for entry in log.entries]
-        slots = [entry["slot"] for entry in entries if entry["kind"] == "act"]
-        assert slots == list(range(1, ledger.slot + 1))
+        assert [entry["slot"] for entry in entries if entry["kind"] == "act"] == list(range(1, ledger.slot + 1))
         ended = Counter[str]()
         for entry in entries:
             if entry["kind"] == "event":
@@ -258,8 +256,7 @@ class CheckedSession(RuleBasedStateMachine):
     async def stored(self) -> Run:
         """What a worker without a past reads."""
         store = self.workers[0].store
-        snapshot = await store.load(self.name)
-        return CachedSession.of(snapshot).with_records(await store.read_records(self.name)).run
+        return CachedSession.of(await store.load(self.name)).with_records(await store.read_records(self.name)).run
 
 
 async def opened(url: str) -> Any:
@@ -344,9 +341,7 @@ class SessionMachine(CheckedSession):
 
     @precondition(lambda self: self.given)
     @rule(gap=GAPS, at=WORKERS, data=st.data(), loss=st.none() | st.floats(0, 1), fault=FAULTS, dies=st.booleans())
-    def click(
-        self, gap: float, at: int, data: st.DataObject, loss: float | None, fault: Fault | None, dies: bool
-    ) -> None:
+    def click(self, gap: float, at: int, data: Any, loss: float | None, fault: Fault | None, dies: bool) -> None:
         self.time += gap
         arm, slot = self.given.pop(data.draw(st.integers(0, len(self.given) - 1)))
         event = self.event(loss, arm=arm, slot=slot)
@@ -455,5 +450,4 @@ class SessionMachine(CheckedSession):
 
 
 def acts(count: int, **fields: Any) -> Act:
-    key = digest(f"key {next(numbers)}")
-    return Act(count, 10**6, idempotency=Idempotency(key, digest("body")), **fields)
+    return Act(count, 10**6, idempotency=Idempotency(digest(f"key {next(numbers)}"), digest("body")), **fields)

@@ -27,8 +27,7 @@ def logged_by(program):
 def test_a_record_is_one_line_of_json():
     shown = json.loads(line("slot %d\nforged\u202e", 17))
 
-    assert shown["message"] == "slot 17\nforged\u202e"
-    assert shown["level"] == "error"
+    assert (shown["message"], shown["level"]) == ("slot 17\nforged\u202e", "error")
     assert shown["time"].endswith("+00:00")
     assert "\n" not in line("slot\n17")
     assert line("forged\u202e").isascii()
@@ -38,9 +37,7 @@ def test_a_long_message_is_cut():
     assert len(line("x" * 10 * MAX_CHARS)) < MAX_CHARS + 500
 
 
-@pytest.mark.parametrize(
-    "password", ["hunter22", "hunt@er22", "hunt/er22", "hunt:er22", "hunt#er22", "hunt%40er22"]
-)
+@pytest.mark.parametrize("password", ["hunter2", "hunt@er22", "hunt/er22", "hunt:er22", "hunt#er22", "hunt%40er22"])
 def test_passwords_of_urls_are_hidden(password):
     url = f"redis://user:{password}@host:6379/0"
     try:

@@ -118,26 +118,6 @@ def answered(client, name):
         return None
 
 
-@pytest.mark.processes
-def test_the_number_of_series_is_constant(tmp_path):
-    with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
-        before = scrape(client)
-        for number in range(500):
-            client.get(f"/nowhere/{number}")
-            client.request(("PUT", "OPTIONS", "PURGE")[number % 3], f"/v1/sessions/{number}/act")
-            create(client, session_id=f"session-{number}")
-            client.post(f"/v1/sessions/session-{number}/act")
-            client.post(f"/v1/sessions/other-{number}/feedback", json={"arm": number, "loss": 2})
-        client.get("/docs-assets/swagger-ui.css")
-        client.get("/openapi.json")
-        after = scrape(client)
-
-    assert after.keys() == before.keys()
-    assert value(after, "bandit_http_requests_total", method="other", route="other", status="4xx") == 1000
-    assert value(after, "bandit_problems_total", code="unknown_session") == 500
-    assert not any("session-1" in str(series) for series in after)
-
-
 @pytest.mark.slow
 def test_events_are_counted_by_outcome(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
@@ -156,8 +136,7 @@ def test_events_are_counted_by_outcome(tmp_path):
     names = ("applied", "duplicate", "refused", "surplus")
     outcomes = {name: value(series, "bandit_events_total", outcome=name) for name in names}
     assert outcomes["applied"] + outcomes["surplus"] == 5
-    assert outcomes["duplicate"] == 2
-    assert outcomes["refused"] == 6
+    assert (outcomes["duplicate"], outcomes["refused"]) == (2, 6)
     assert value(series, "bandit_delay_slots_total") == 0 + 1 + 2
     assert value(series, "bandit_commits_total", outcome="committed") >= 3
 

@@ -49,10 +49,8 @@ def test_what_killed_workers_counted_is_told_to_the_last(tmp_path):
     work(tmp_path, 0)
     series = told(tmp_path)
 
-    assert series["early_total",] == 9
-    assert series["more_total", "1999"] == 3 * 1999
-    assert series["sizes_count",] == 3 * len(AMOUNTS)
-    assert series["sizes_sum",] == 3 * sum(AMOUNTS)
+    assert (series["early_total",], series["more_total", "1999"]) == (9, 3 * 1999)
+    assert (series["sizes_count",], series["sizes_sum",]) == (3 * len(AMOUNTS), 3 * sum(AMOUNTS))
 
 
 def test_amounts_fall_into_the_buckets_that_prometheus_client_chooses(tmp_path):
@@ -71,5 +69,4 @@ def test_without_a_folder_they_are_prometheus_clients_own():
     fast_inc(Counter("some", "Some.", registry=registry))(3)
     fast_observe(Histogram("sizes", "Sizes.", registry=registry))(0.3)
 
-    assert registry.get_sample_value("some_total") == 3
-    assert registry.get_sample_value("sizes_sum") == 0.3
+    assert (registry.get_sample_value("some_total"), registry.get_sample_value("sizes_sum")) == (3, 0.3)

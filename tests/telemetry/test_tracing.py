@@ -126,8 +126,7 @@ async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_t
     stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=3), seed=1))
     run = stored.start()
     await store.create(NewSession("s", "first", stored.encode(), codec.encode(run)))
-    traced = timed(store, Metrics(labels()), Spans(provider).store_call)
-    queues = queues_on(traced)
+    queues = queues_on(timed(store, Metrics(labels()), Spans(provider).store_call))
     contexts = []
 
     async def ask():
