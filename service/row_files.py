@@ -226,10 +226,16 @@ def _jsonl(lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                value = json.loads(line)
+                value = json.loads(line, object_pairs_hook=_unique)
             except WRONG as error:
                 value = error
             yield Row(number, f"line {number}", value)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(value := dict(pairs)) != len(pairs):
+        raise ValueError("a field is named twice")
+    return value
 
 
 def _csv(lines: Iterable[str]) -> Iterator[Row]:

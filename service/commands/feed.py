@@ -62,6 +62,8 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     counts, wrong, left_out = Counter[str](), dict[int, str](), set[str]()
     try:
         with piped(options.file) as path, client_of(options) as bandits, screen.progress(None, "events") as advance:
+            if absent := _absent(path, options):
+                raise CommandError(f"--rename: the file has no column {', '.join(absent)}", CANNOT_READ)
             for batch in _batches(_events(path, options, wrong, left_out)):
                 settled = bandits.feedbacks([event for _, event, _ in batch])
                 counts.update({name: getattr(settled, name) for name in COUNTS})
@@ -79,6 +81,16 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
     fields["wrong_rows"] = [{"row": row, "message": message} for row, message in sorted(wrong.items())]
     screen.tell(fields | {"left_out": sorted(left_out)}, "\n".join(lines))
     return 1 if wrong else 0
+
+
+def _absent(path: Path, options: argparse.Namespace) -> list[str]:
+    """Return the renamed columns that no row has; none of a file without rows."""
+    absent, is_empty = set(options.rename), True
+    for _, _, value in read_rows(path, options.format) if absent else ():
+        absent, is_empty = absent.difference(value if isinstance(value, dict) else ()), False
+        if not absent:
+            break
+    return [] if is_empty else sorted(absent)
 
 
 def _events(

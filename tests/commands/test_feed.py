@@ -88,6 +88,9 @@ def test_rows_without_ids_get_those_of_the_file_and_their_numbers(fed):
     code, found = fed("a.csv", content, *flags)
 
     assert (code, found["applied"], found["left_out"]) == (0, 3, ["other", "place"])
+    code, found = fed("a.csv", content, "--rename", "label=item,reward=paid,goal=nope", "--session", "t")
+    assert (code, "no column nope" in found) == (2, True)
+    assert fed("a.jsonl", b"", "--rename", "label=nope")[0] == 0
     code, found = fed("b.csv.gz", gzip.compress(content), *flags)
     assert (code, found["applied"], found["duplicates"]) == (0, 0, 3)
 
@@ -101,11 +104,13 @@ def test_wrong_rows_are_told_and_the_others_count(fed, command, tmp_path):
         '{"label": "é", "reward": 1, "session_id": "none"}',
         '{"label": "é", "reward": NaN, "session_id": "s"}',
         '{"label": "é", "reward": 7, "session_id": "t"}',
+        '{"label": "é", "reward": 1, "reward": 0, "session_id": "s"}',
     ]
     code, found = fed("a.jsonl", "\n".join(lines).encode())
 
-    assert (code, found["applied"], found["invalid"]) == (1, 1, 6)
-    assert [each["row"] for each in found["wrong_rows"]] == [2, 3, 4, 5, 6, 7]
+    assert (code, found["applied"], found["invalid"]) == (1, 1, 7)
+    assert [each["row"] for each in found["wrong_rows"]] == [2, 3, 4, 5, 6, 7, 8]
+    assert found["wrong_rows"][-1]["message"] == "a field is named twice"
     code, found = fed("b.csv", b"label,reward,session_id,arm\n007,1,s,\n007,x,s,\n007,1,s,,5\n,1,s,0.5\n007,,s,\n")
     told = [each["message"] for each in found["wrong_rows"]]
     assert (code, found["applied"], len(told)) == (1, 1, 4)
