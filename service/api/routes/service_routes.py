@@ -137,6 +137,9 @@ async def _read_clicks(call: Call, body: bytes) -> Clicks:
     return validated(Clicks, posted)
 
 
+_TOKEN = re.compile(rb"[\w-]{24,}\.[\w-]{22}", re.ASCII)
+
+
 def _session_of(body: bytes) -> str | None:
     """Return the session of all tokens in a body, if it is one; whether they are genuine is looked at later."""
     tokens = map(read, map(bytes.decode, _TOKEN.findall(body)))
@@ -144,7 +147,6 @@ def _session_of(body: bytes) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-_TOKEN = re.compile(rb"[\w-]{24,}\.[\w-]{22}", re.ASCII)
 _OPEN: dict[str, Any] = {"keyless": True, "logged": Logged.SAMPLE, "headers": _for_pages}
 _ALSO_TEXT = {"requestBody": {"content": {TEXT: {"schema": {"type": "string"}}}}}
 _COUNTED = "The tokens are genuine, whatever became of the clicks"
