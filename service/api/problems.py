@@ -16,7 +16,7 @@ from .. import errors
 from ..learners import REGISTRY
 from ..learners.fixed import BY_LABEL, BY_POSITION
 from ..learners.specs import FEASIBLE_SETS
-from ..models.events import EVENT_TAGS, PRINTABLE_ASCII
+from ..models.events import EVENT_TAGS, OUTCOMES, PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
 from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE
 from ..telemetry.metrics import Metrics
@@ -93,6 +93,8 @@ def _field_error(error: Mapping[str, Any]) -> errors.FieldError:
     if error["type"] == "int_type" and names[-1] == "arm":
         message += ", the index of an arm; or use label"
     unknown = error["type"] == "extra_forbidden"
+    if unknown and place[1] in EVENT_TAGS and names[-1] in OUTCOMES:
+        message = f"stands beside another outcome: an event has one of {', '.join(OUTCOMES)}"
     return errors.FieldError(".".join(names), message, index, logged_as=_UNKNOWN if unknown else None)
 
 

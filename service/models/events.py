@@ -303,21 +303,22 @@ class GradientEvent(_Event):
     gradient: Annotated[list[Finite] | None, Field(min_length=1, fail_fast=True, description=VOID)]
 
 
-_TAGS = {
+OUTCOMES = {
     "losses": "LossesEvent",
     "gradient": "GradientEvent",
     "goal": "GoalEvent",
     "reward": "RewardEvent",
     "void": "VoidEvent",
-    "arm": "ArmEvent",
+    "loss": "ArmEvent",
 }
-EVENT_TAGS = frozenset(_TAGS.values())
+"""Fields of which an event has one, and its model; that of an event with several is of the first."""
+EVENT_TAGS = frozenset(OUTCOMES.values())
 """What pydantic puts between an event's place and its field."""
 
 
 def _shape(value: Any) -> str:
     fields = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, _Event) else ()
-    return next((tag for name, tag in _TAGS.items() if name in fields), _TAGS["arm"])
+    return next((tag for name, tag in OUTCOMES.items() if name in fields), OUTCOMES["loss"])
 
 
 Event = Annotated[

@@ -30,6 +30,7 @@ NO_RANGE = "a session with loss_range takes default_loss; for rewards give rewar
 
 PAY = {"after_seconds": 60}
 EXTRA = "Extra inputs are not permitted"
+BESIDE = "stands beside another outcome: an event has one of losses, gradient, goal, reward, void, loss"
 NO_INDEX = "Input should be a valid integer, the index of an arm; or use label"
 
 
@@ -51,7 +52,9 @@ async def refused(client, path, body):
         ({"losses": [1, "x"]}, "losses.1", "Input should be a valid number"),
         ({"gradient": 1}, "gradient", "Input should be a valid list"),
         *(({"loss": 0.5, "arm": 0, field: 1}, field, EXTRA) for field in ("odd", "ArmEvent", "dexp3")),
-        ({"losses": [1.0], "gradient": [1.0]}, "gradient", EXTRA),
+        ({"losses": [1.0], "gradient": [1.0]}, "gradient", BESIDE),
+        ({"arm": 0, "reward": 1, "goal": "sale"}, "reward", BESIDE),
+        ({"arm": 0, "loss": 1, "void": True}, "loss", BESIDE),
     ],
 )
 async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, event, field, message):
