@@ -20,7 +20,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
-from ..telemetry.logs import IS_GONE
+from ..telemetry.logs import IS_GONE, LEFT
 from .connection_limits import HEALTH_PATHS, ConnectionLimit, check_headers, is_host
 from .exchange import Exchange
 
@@ -119,7 +119,9 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self.write, self.is_closing = self.transport.write, self.transport.is_closing
         # What the scopes of all requests have in common.
         self._shared: dict[str, Any] = {"type": "http", "asgi": ASGI, "scheme": "http", "root_path": ""}
-        self._shared |= {"client": self.client, "server": self.server, "extensions": {IS_GONE: self.is_gone}}
+        self._left = self.loop.create_future()
+        extensions = {IS_GONE: self.is_gone, LEFT: self._left}
+        self._shared |= {"client": self.client, "server": self.server, "extensions": extensions}
         self._only_health = self._limit.opened(self)
         self.done = self.loop.create_future()  # What is awaited of a message that is written at once.
         self.done.set_result(None)
@@ -132,6 +134,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self._stop_timer()
         self._unset_keepalive_if_required()
         self._unparsed = b""
+        if not self._left.done():
+            self._left.set_result(None)
         for each in (self._running, self.cycle):
             if each is not None and not each.response_complete:
                 each.disconnected = True
@@ -378,6 +382,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if self._lingering or self.is_gone():
             return False
         self._half_closed = True
+        self._left.set_result(None)
         self._answer_and_close()
         return True
 

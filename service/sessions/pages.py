@@ -8,7 +8,6 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
@@ -35,7 +34,7 @@ from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, check_id, of_store, so_far, summary, sums_so_far
 
-Gone = Callable[[], bool]
+Left = asyncio.Future[None] | None
 """Whether a client has left."""
 MAX_PAGE = 1000
 """Rows on a page, at most."""
@@ -429,7 +428,7 @@ class DecisionLogs:
         self._is_stopping = True
 
     async def page(
-        self, session_id: str, cursor: str | None, limit: int, seconds: float = 0, is_gone: Gone | None = None
+        self, session_id: str, cursor: str | None, limit: int, seconds: float = 0, left: Left = None
     ) -> Body:
         """Return the JSON of a page, oldest entries first.
 
@@ -439,7 +438,7 @@ class DecisionLogs:
         cursor : of an earlier page; None to begin with the oldest entry
         limit : entries on the page, at most
         seconds : how long to wait for an entry if there is none
-        is_gone : whether the client has left; None if nobody knows
+        left : done once the client has left, or sends nothing more; None if nobody knows
 
         Raises
         ------
@@ -449,7 +448,7 @@ class DecisionLogs:
             where the session keeps none.
         OverloadedError
             where too many readers wait already.
-        ClientGoneError, UnknownSessionError, NewerSchemaError, StateCorruptError, StoreUnavailableError
+        UnknownSessionError, NewerSchemaError, StateCorruptError, StoreUnavailableError
         """
         check_id(session_id)
         if (given := _CURSOR_OF_DECISIONS.fullmatch("0-0" if cursor is None else cursor)) is None:
@@ -467,9 +466,10 @@ class DecisionLogs:
             if before not in (0, created) or after > last:
                 raise errors.InvalidRequestError.of("cursor", "is of a session that had this id before")
             missed = cursor is not None and (entries[0].position if entries else last + 1) > after + 1
-            if entries or missed or self._is_stopping or time.monotonic() >= until:
+            has_left = left is not None and left.done()
+            if entries or missed or has_left or self._is_stopping or time.monotonic() >= until:
                 break
-            await self._wait(session_id, session.version, until, is_gone)
+            await self._wait(session_id, session.version, until, left)
             has_waited = True
         following = f"{entries[:limit][-1].position if entries else last}-{created}"
         ids = f'"session_id":"{session_id}"}}'
@@ -480,19 +480,20 @@ class DecisionLogs:
         more = {"cursor": following} | ({"missed": True} if missed else {})
         return answer_body(_page("decisions", rows, following if len(entries) > limit else None, **more))
 
-    async def _wait(self, session_id: str, version: str, until: float, is_gone: Gone | None) -> None:
-        """Wait until a session has another version, or is gone, but no longer than to a monotonic time."""
+    async def _wait(self, session_id: str, version: str, until: float, left: Left) -> None:
+        """Wait until a session has another version, or is gone, or ``left``, but no longer than to a moment."""
         if not self._places:
             raise errors.OverloadedError("Too many readers wait for entries of decision logs")
         self._places, pause = self._places - 1, FIRST_PAUSE
         try:
-            while not self._is_stopping and (left := until - time.monotonic()) > 0:
-                if is_gone is not None and is_gone():
-                    raise errors.ClientGoneError
-                news = self._news.setdefault(session_id, asyncio.Event())
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), min(pause, left))
-                    return
+            while not self._is_stopping and (seconds := until - time.monotonic()) > 0:
+                news = asyncio.ensure_future(self._news.setdefault(session_id, asyncio.Event()).wait())
+                try:
+                    some: list[asyncio.Future[Any]] = [news] if left is None else [news, left]
+                    if (await asyncio.wait(some, timeout=min(pause, seconds), return_when="FIRST_COMPLETED"))[0]:
+                        return
+                finally:
+                    news.cancel()
                 found = await self._store.read_counts(session_id, ())  # Which reads the version alone.
                 if found is None or found.version != version:
                     return

@@ -38,8 +38,9 @@ OWNED = "bandit.owned"
 """The session that a call's body names, if it names one alone: its owner carries the call out."""
 NOTED_IN_SCOPE = "bandit.noted"
 """Fields of the log line that the body told: ``session`` and ``changed``, those that it did."""
-IS_GONE = "bandit.is_gone"
-"""Among the extensions of the scope: a function that says whether the client has left. Not every server sets it."""
+IS_GONE, LEFT = "bandit.is_gone", "bandit.left"
+"""Among the extensions of the scope: a function that says whether the client has left, and a future that is done
+once it has, or sends nothing more. Not every server sets them."""
 
 _requests = logging.getLogger(f"{_PACKAGE}.requests")
 _SECRETS = (

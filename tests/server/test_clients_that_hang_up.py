@@ -186,6 +186,23 @@ def test_a_client_that_closed_has_its_act_done(service):
     wait_until(lambda: slots(service, session) == 1)
 
 
+def test_a_reader_that_waits_and_leaves_gives_its_place_back(service):
+    """A fourth of the connections may wait; far more of them come and go within the time that each would wait."""
+    with service.client() as client:
+        session = create(client, decision_log={"max_entries": 10})
+    asked = request(f"/v1/sessions/{session}/decisions?wait_seconds=30", method="GET")
+    for _ in range(30):
+        with contextlib.ExitStack() as stack:
+            for _ in range(10):
+                stack.enter_context(connected(service)).sendall(asked)
+    with connected(service) as connection:
+        connection.sendall(asked)
+        connection.shutdown(socket.SHUT_WR)
+        (answer,) = answers(connection, 1)
+
+    assert (answer.status, answer.json["decisions"]) == (200, [])
+
+
 # -- Workers whose store fails log why, and no exception that nobody has looked at ("never retrieved").
 
 UNHEEDED = ("never retrieved", "shielded future", "was destroyed", "Traceback")

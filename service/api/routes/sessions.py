@@ -14,7 +14,7 @@ from ...learners.specs import shown_as_is
 from ...models.events import MAX_SEGMENT_BYTES
 from ...sessions.pages import MAX_PAGE, ArmSort, HintCode
 from ...sessions.segments import SegmentSort
-from ...telemetry.logs import NOTED_IN_SCOPE
+from ...telemetry.logs import LEFT, NOTED_IN_SCOPE
 from ..calls import Call, Reply
 from ..openapi import EMPTY, EXAMPLES, PROBLEMS, describe_answers
 from ..path_operations import CallRoute
@@ -240,8 +240,8 @@ async def list_decisions(
 
     To follow the log, pass each page's ``cursor`` to the next call, with ``wait_seconds``.
     """
-    page = call.runtime.sessions.logs.page
-    return Reply(await page(session_id, cursor, limit, wait_seconds, call.is_gone))
+    page, left = call.runtime.sessions.logs.page, call.scope.get("extensions", {}).get(LEFT)
+    return Reply(await page(session_id, cursor, limit, wait_seconds, left))
 
 
 @router.get("/{session_id}/history", **describe_answers(History, "history", {200: "The session over time"}))
