@@ -56,20 +56,21 @@ class LocalRequests:
 
         Parameters
         ----------
-        url : the address as it was sent; of one with a host, that is checked like ``Host``
+        url : the address as it was sent; one with a host is checked in place of ``Host``: RFC 9112, section 3.2.2
         headers : names in small letters. One without ``Host`` (HTTP/1.0) comes from no browser
 
         Raises
         ------
         ForeignHostError, CrossSiteError
         """
-        if url.partition(b"?")[0] in self._open:
-            return False
         given = [(name, value.strip().decode("latin-1").lower()) for name, value in headers]
         named = {host_name(value) for name, value in given if name == b"host"}
         if not url.startswith(b"/") and url != b"*":
-            authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]  # Neither a path nor ``*``.
-            named.add(host_name(authority.decode("latin-1")))
+            url = url.partition(b"://")[2]  # Neither a path nor ``*``.
+            authority = re.split(rb"[/?#]", url, maxsplit=1)[0]
+            named, url = {host_name(authority.decode("latin-1"))}, url.removeprefix(authority)
+        if url.partition(b"?")[0] in self._open:
+            return False
         for host in named - self._hosts - {self._own}:
             is_private = host != "" and ("." not in host or _address(host) is not None or host.endswith(_PRIVATE))
             is_here = is_local(host) or (is_private and not self._on_loopback)

@@ -295,7 +295,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if is_checked and is_path and version == "1.1":
             self._accepted = noted  # Most requests of a client have the same, and are checked once.
         parsed = httptools.parse_url(url)
-        return parsed.path, parsed.query or b""
+        return parsed.path or b"/", parsed.query or b""
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes, newest = 0, self.cycle
