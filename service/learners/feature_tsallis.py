@@ -104,7 +104,12 @@ class Log(NamedTuple):
 
 
 def _marked(mark: bytes, row: FloatArray) -> bytes:
-    return blake2b(mark + row.tobytes(), digest_size=len(mark)).digest() if row.size else mark
+    digest = blake2b(mark, digest_size=len(mark))
+    digest.update(row.data)
+    return digest.digest() if row.size else mark
+
+
+_NOTHING = np.zeros(0)
 
 
 class Regressions(NamedTuple):
@@ -236,7 +241,7 @@ class Regressions(NamedTuple):
         log = Log(rows, tail + operation, size + 1, mark)
         if len(log.tail) >= ROW_BYTES:
             row = np.frombuffer(log.tail + bytes(-len(log.tail) % 8), "<f8")
-            log = Log(rows or (np.zeros(0),), b"", size + 1, mark).with_row(row)
+            log = Log(rows or (_NOTHING,), b"", size + 1, mark).with_row(row)
             longest = 16 * len(self.arms) * layout(self.d).size
             if log.size >= MOST_OPERATIONS or ROW_BYTES * (len(log.rows) - 1) >= longest:
                 log = Log().with_row(self.snapshot())
@@ -246,8 +251,10 @@ class Regressions(NamedTuple):
 
     def snapshot(self) -> FloatArray:
         """Return one array: how many arms are fresh, all sums, and positions of fresh arms and what is fresh."""
-        fresh = [each for place, new in self.fresh.items() for each in ([float(place)], new)]
-        return np.concatenate([[float(len(self.fresh))], np.concatenate(self.arms).ravel(), *fresh])
+        n, of_each = len(self.fresh), 1 + layout(self.d).size + 2 * self.d
+        new = np.concatenate([_NOTHING, *self.fresh.values()]).reshape(n, of_each)
+        fresh = np.column_stack((list(self.fresh), new)).ravel()
+        return np.concatenate(([n], np.concatenate(self.arms).ravel(), fresh))
 
     def encoded(self) -> bytes:
         """Return what a state has of them: what is not in rows, or follows from these."""
@@ -259,7 +266,7 @@ class Regressions(NamedTuple):
         slots, v, floor, n_rows, size, mark = _STATE.unpack_from(data)
         if not (0 <= slots <= LAST_SLOT and 0 <= v < math.inf and 0 <= floor < 1 and n_rows <= MOST_ROWS):
             raise ValueError("not the regressions of a session")
-        log = Log((np.zeros(0),) * n_rows, data[_STATE.size :], size, mark)
+        log = Log((_NOTHING,) * n_rows, data[_STATE.size :], size, mark)
         before = self if self.arms else self.before
         return Regressions(self.d, (), np.zeros((n_arms, 4, self.d)), {}, log, slots, v, floor, None, before)
 
@@ -319,7 +326,9 @@ class Regressions(NamedTuple):
             raise ValueError("not the operations of this session")
         log = self.log._replace(rows=rows)
         found = Regressions(d, arms, known.solved, fresh, log, *self[5:8]).solved_again(sorted(changed))
-        if not all(np.isfinite(each).all() for each in (found.solved, *arms, *fresh.values())):
+        if not all(
+            np.isfinite(each).all() for each in (found.solved, *(arms[at] for at in changed), *fresh.values())
+        ):
             raise ValueError("numbers that are infinite or NaN")
         return found
 
@@ -341,7 +350,8 @@ def _of_snapshot(row: FloatArray, n_arms: int, d: int) -> Regressions:
     size = layout(d).size
     end, of_fresh = 1 + 2 * n_arms * size, 2 + size + 2 * d
     arms, fresh = list(row[1:end].reshape(n_arms, 2, size)), row[end:].reshape(int(row[0]), of_fresh)
-    if not set(fresh[:, 0].tolist()) <= set(range(n_arms)) or not (fresh[:, 1] >= 0).all():
+    is_whole = np.isfinite(row).all() and set(fresh[:, 0].tolist()) <= set(range(n_arms))
+    if not is_whole or not (fresh[:, 1] >= 0).all():
         raise ValueError("not a snapshot of this session")
     new = {int(each[0]): each[1:] for each in fresh}
     return Regressions(d, arms, np.zeros((n_arms, 4, d)), new).solved_again(range(n_arms))
