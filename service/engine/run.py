@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from ..learners import base
-from ..learners.feature_tsallis import FeatureTsallis, known
+from ..learners.feature_tsallis import FeatureTsallis, Told, known
 from ..learners.features import Encoded, Encoder
 from ..learners.maths import LARGEST_VALUE, over
 from ..learners.segments import Segments, start_shared
@@ -195,7 +195,7 @@ class FeatureRun(ProvisionalRun):
             self.settle(ArmFeedback(arm, loss, signed_slot=slot))
 
     def void(self, event: ArmFeedback) -> None:
-        self.settle(event)
+        self.settle(event._replace(is_void=True))
 
     def update(self, event: ArmFeedback, before: float) -> None:
         self.ledger.correct(event.loss, before)
@@ -219,7 +219,7 @@ class FeatureRun(ProvisionalRun):
         following : indexes of those to be settled next, of live arms
         updated : by index, what was learned before of those that update an event
         """
-        asked = list[tuple[int, tuple[int, base.FloatArray | None, float | None]]]()
+        asked = list[tuple[int, Told]]()
         for index in following if self.act_times is None or not self.act_times.silent else ():
             event, known = events[index], updated.get(index)
             if event.is_void:

@@ -23,15 +23,7 @@ from .base import FloatArray, InitialArm, IntArray, Rows, Slot, Visit
 from .features import UNIT, int16_of
 from .maths import over, spread, with_floor
 from .multiscale_state import EXPERTS, MEANS, State
-from .multiscale_tsallis import (
-    COSTS,
-    LARGEST_CORRECTION,
-    LARGEST_FALL,
-    POOL_CAP,
-    PROVISIONAL_POOL_CAP,
-    MultiscaleTsallis,
-    over_arms,
-)
+from .multiscale_tsallis import COSTS, POOL_CAP, PROVISIONAL_POOL_CAP, MultiscaleTsallis, over_arms
 from .tsallis import mixture
 
 # -- Two ridge regressions of losses on features for each arm: one that remembers everything, and one that forgets.
@@ -77,8 +69,8 @@ MOST_OPERATIONS = 4_096
 """In a log, after which it begins anew with a snapshot; and if it is as long as that."""
 ROW_BYTES = 2_048
 """Bytes of operations from which on they are a row of their own. Those behind the last row stand in the state."""
-_HEAD, _STATE = struct.Struct("<BId"), struct.Struct("<qddII8s")
-"""Of an operation: what it is, the arm's position, a loss. Of a state: s, v, floor; rows, operations, mark."""
+_HEAD, _STATE = struct.Struct("<BId"), struct.Struct("<qddIII8s")
+"""Of an operation: what it is, the arm's position, a loss. A state: s, v, floor; rows, operations, bytes, mark."""
 MOST_ROWS, LARGEST, LARGEST_COUNT, LAST_SLOT = 2**20, 1e12, 2.0**53, 2**62
 """No loss or sum of losses of an arm is so far from 0, and no arm has so many plays."""
 
@@ -100,13 +92,9 @@ class Log(NamedTuple):
 
     def with_row(self, row: FloatArray) -> Log:
         """Return the log with one row more, and nothing behind it."""
-        return Log((*self.rows, row), b"", self.size, _marked(self.mark, row))
-
-
-def _marked(mark: bytes, row: FloatArray) -> bytes:
-    digest = blake2b(mark, digest_size=len(mark))
-    digest.update(row.data)
-    return digest.digest() if row.size else mark
+        digest = blake2b(self.mark, digest_size=len(self.mark))
+        digest.update(row.data)
+        return Log((*self.rows, row), b"", self.size, digest.digest() if row.size else self.mark)
 
 
 _NOTHING = np.zeros(0)
@@ -245,9 +233,8 @@ class Regressions(NamedTuple):
             longest = 16 * len(self.arms) * layout(self.d).size
             if log.size >= MOST_OPERATIONS or ROW_BYTES * (len(log.rows) - 1) >= longest:
                 log = Log().with_row(self.snapshot())
-        return Regressions(
-            self.d, self.arms, self.solved, self.fresh, log, *self[5:]
-        )  # `_replace` would take twice the time.
+        # `_replace` would take twice the time.
+        return Regressions(self.d, self.arms, self.solved, self.fresh, log, *self[5:])
 
     def snapshot(self) -> FloatArray:
         """Return one array: how many arms are fresh, all sums, and positions of fresh arms and what is fresh."""
@@ -259,12 +246,13 @@ class Regressions(NamedTuple):
     def encoded(self) -> bytes:
         """Return what a state has of them: what is not in rows, or follows from these."""
         log = self.log
-        return _STATE.pack(*self[5:8], len(log.rows), log.size, log.mark) + log.tail
+        return _STATE.pack(*self[5:8], len(log.rows), log.size, len(log.tail), log.mark) + log.tail
 
     def read(self, data: bytes, n_arms: int) -> Regressions:
         """Read what ``encoded`` returned, to be ``replayed``; ValueError, struct.error for what is none."""
-        slots, v, floor, n_rows, size, mark = _STATE.unpack_from(data)
-        if not (0 <= slots <= LAST_SLOT and 0 <= v < math.inf and 0 <= floor < 1 and n_rows <= MOST_ROWS):
+        slots, v, floor, n_rows, size, n_bytes, mark = _STATE.unpack_from(data)
+        is_whole = len(data) == _STATE.size + n_bytes and n_rows <= MOST_ROWS
+        if not (is_whole and 0 <= slots <= LAST_SLOT and 0 <= v < math.inf and 0 <= floor < 1):
             raise ValueError("not the regressions of a session")
         log = Log((_NOTHING,) * n_rows, data[_STATE.size :], size, mark)
         before = self if self.arms else self.before
@@ -283,16 +271,17 @@ class Regressions(NamedTuple):
         ValueError, IndexError, OverflowError, struct.error
             for what ``noted`` did not make.
         """
-        marks, d = [Log().mark], self.d
+        d, logs = self.d, [Log()]
         for row in rows:
-            marks.append(_marked(marks[-1], row))
-        if marks[-1] != self.log.mark:
+            logs.append(logs[-1].with_row(row))
+        if logs[-1].mark != self.log.mark:
             raise ValueError("not the rows of this session")
         for known in (self.before or start, start):
             n_known, tail = len(known.log.rows), known.log.tail
             data = b"".join([*(row.tobytes() for row in rows[max(n_known, 1) :]), self.log.tail])
             is_of_start = n_known or not rows or not rows[0].size
-            if is_of_start and known.log.mark in marks[n_known : n_known + 1] and data.startswith(tail):
+            is_before = n_known <= len(rows) and known.log.mark == logs[n_known].mark and data.startswith(tail)
+            if is_of_start and is_before:
                 break
         else:
             known = _of_snapshot(rows[0], len(self.solved), d)
@@ -326,9 +315,8 @@ class Regressions(NamedTuple):
             raise ValueError("not the operations of this session")
         log = self.log._replace(rows=rows)
         found = Regressions(d, arms, known.solved, fresh, log, *self[5:8]).solved_again(sorted(changed))
-        if not all(
-            np.isfinite(each).all() for each in (found.solved, *(arms[at] for at in changed), *fresh.values())
-        ):
+        numbers = (found.solved, *(arms[place] for place in changed), *fresh.values())
+        if not all(np.isfinite(each).all() for each in numbers):
             raise ValueError("numbers that are infinite or NaN")
         return found
 
@@ -336,13 +324,9 @@ class Regressions(NamedTuple):
         """Return whether the sums can be of plays and their losses, and can be solved."""
         squares = self.opened().squares(range(len(self.arms)))
         products, plays = squares[..., : self.d], squares[..., :1, :1]
-        if not (plays.min() >= 0 and plays.max() <= LARGEST_COUNT and abs(squares[..., self.d]).max() <= LARGEST):
-            return False
-        try:
-            np.linalg.cholesky(products + layout(self.d).ridge)
-        except np.linalg.LinAlgError:
-            return False
-        return bool((abs(products) <= plays * (1 + 1e-9)).all())
+        are_plays = 0 <= plays.min() <= plays.max() <= LARGEST_COUNT and abs(squares[..., self.d]).max() <= LARGEST
+        are_plays = are_plays and (abs(products) <= plays * (1 + 1e-9)).all()
+        return bool(are_plays and np.linalg.eigvalsh(products + layout(self.d).ridge).min() > 0)
 
 
 def _of_snapshot(row: FloatArray, n_arms: int, d: int) -> Regressions:
@@ -382,16 +366,9 @@ def _merged(sums: FloatArray, fresh: FloatArray) -> FloatArray:
     size, merged = sums.shape[1], sums.copy()
     gone = fresh[1 + size :].reshape(2, -1)
     merged[:, -gone.shape[1] :] += gone
-    merged *= _kept(fresh.item(0))
+    merged *= KEEP ** fresh[0]
     merged += fresh[1 : 1 + size]
     return merged
-
-
-@lru_cache(maxsize=64)
-def _kept(plays: float) -> FloatArray:
-    """Return the share of its sums that each regression keeps if so many plays are new, shape (2, 1)."""
-    kept: FloatArray = KEEP**plays
-    return kept
 
 
 # -- The learner.
@@ -404,6 +381,8 @@ TIED = 1e-9
 """Gap up to which arms are equally good, in standard deviations of losses: rounding must not choose."""
 LARGEST_RATIO = 60_000.0
 """Nearly the largest float16."""
+Told = tuple[int, FloatArray | None, float | None]
+"""Of an event its arm, its columns if it brings these, and the loss that regressions hold of it, if any."""
 
 
 class FeatureTsallis(MultiscaleTsallis):
@@ -424,12 +403,8 @@ class FeatureTsallis(MultiscaleTsallis):
         self.begun = Regressions.start(n_arms, n_columns, initial)
 
     def start(self) -> State:
-        state, n, none = super().start(), len(self.costs), np.zeros(len(self.costs))
-        even = np.full((MEANS, self.n_arms), 1 / self.n_arms)
-        weights = np.full(n, 1 / n)
-        return state._replace(
-            pools=even, mixture_sums=none, mixture_units=none, weights=weights, regressions=self.begun
-        )
+        state = super().start()
+        return state._replace(pools=state.pools[:MEANS].copy(), regressions=self.begun)
 
     def open(self, state: State, slot: Slot) -> State:
         kept, eligible = known(state).opened(), slot.eligible
@@ -459,24 +434,19 @@ class FeatureTsallis(MultiscaleTsallis):
         found = np.minimum(advice[:, arm] / drawn.item(arm), LARGEST_RATIO).astype(np.float16)
         return cast("tuple[float, ...]", tuple(found.tolist()))
 
-    def likely_ratios(
-        self, state: State, told: Sequence[tuple[int, FloatArray | None, float | None]]
-    ) -> FloatArray:
+    def likely_ratios(self, state: State, told: Sequence[Told]) -> FloatArray:
         """Return about the ratios that acts had whose events bring none, shape (events, 11).
 
-        ``told`` has of each event its arm, its columns if it brings these, and the loss that the regressions hold
-        for its decision already, if they do: the arm's predicted loss is without it.
+        If the regressions hold a decision already, the arm's predicted loss is without it.
         """
-        kept, arms, at = known(state), [arm for arm, *_ in told], np.arange(len(told))
         if not state.mixture_units.any():
             return np.zeros((len(told), len(self.costs)))
+        kept, arms, at = known(state), [arm for arm, *_ in told], np.arange(len(told))
         x = np.array([kept.known_columns(arm, columns) for arm, columns, _ in told])
-        expected = kept.predictions(x, state.shift)
-        if held := [place for place, (*_, loss) in enumerate(told) if loss is not None]:
-            weight, losses = kept.leverages([arms[place] for place in held], x[held]), [told[n][2] for n in held]
-            own = expected[held, :, [arms[place] for place in held]]
-            own += weight / (1 - weight) * (own - np.array(losses)[:, None])
-            expected[held, :, [arms[place] for place in held]] = own
+        expected, held = kept.predictions(x, state.shift), np.array([loss for *_, loss in told], dtype=np.float64)
+        if not np.isnan(held).all():
+            weight, own = kept.leverages(arms, x), expected[at, :, arms]
+            expected[at, :, arms] += np.nan_to_num(weight / (1 - weight) * (own - held[:, None]))
         gaps = gap_weighted(expected, kept.slots, kept.spread)[at, :, arms]
         advice = np.concatenate((state.pools[:, arms].T, state.p[:, arms].T, gaps), axis=1)
         likely = (1 - kept.floor) * (advice @ state.weights) + kept.floor / len(kept.arms)
@@ -500,17 +470,17 @@ class FeatureTsallis(MultiscaleTsallis):
         loss : None if the decision was never shown
         before : the loss that was learned for it; None: none was
         """
-        kept, divisor = known(state), state.shown.item(arm)
-        ratios = visit.ratios or tuple(self.likely_ratios(state, [(arm, visit.x, before)])[0].tolist())
+        kept = known(state)
+        ratios = visit.ratios or self.likely_ratios(state, [(arm, visit.x, before)])[0].tolist()
+        divisor = state.shown.item(arm), ratios
         if loss is not None and before is not None:
             state = _with(state, kept.told(arm, visit.x, loss - before, 0))
-            return rule.corrected(state, arm, loss, before, LARGEST_CORRECTION, divisor, ratios)
+            return self.correct(state, arm, loss, before, divisor)
         if loss is not None:
-            state = _with(state, kept.told(arm, visit.x, loss, 1))
-            return rule.learned(state, arm, loss, LARGEST_FALL, 1, divisor, ratios)
+            return self.settle(_with(state, kept.told(arm, visit.x, loss, 1)), arm, loss, 1, divisor)
         if before is not None:
             state = _with(state, kept.taken_back(arm, visit.x, before, state.shift))
-            return rule.uncharged(state, arm, before, LARGEST_FALL, divisor, ratios)
+            return self.uncharge(state, arm, before, divisor)
         return self.void(state, arm)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:

@@ -115,12 +115,12 @@ def mixture_scale(state: State, t: int, share: float = MIXTURE_SHARE) -> Any:
 # -- One event.
 
 
-Ratios = tuple[float, ...] | None
+Divisor = float | tuple[float, Sequence[float]] | None
+"""In place of the arm's share of the mixture's pool, for one run; and, where W moves by them times the deviation
+whatever the pools are, ratios of each expert."""
 
 
-def stepped(
-    state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None, ratios: Ratios = None
-) -> Sums:
+def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: Divisor) -> Sums:
     """Return a copy of ``sums``, with S moved by a deviation of ``arm``, and the mixture's sums.
 
     The deviation is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can
@@ -133,15 +133,14 @@ def stepped(
     deviation : of its loss from b, or from the loss it replaces; a float, or an array over the leading axes
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
-    divisor : in place of the arm's share of the mixture's pool, for one run
-    ratios : of each expert, for one run: W moves by them times the deviation, whatever the pools are
+    divisor : None for many runs
 
     Returns
     -------
     sums, shape (..., 8, n_arms), and W, shape (..., 7)
     """
     if not isinstance(arm, np.ndarray):
-        return _stepped_one(state, arm, float(deviation), fall, count, divisor, ratios)
+        return _stepped_one(state, arm, float(deviation), fall, count, divisor)
     index = (np.arange(len(arm)), slice(None), arm)
     pools = state.pools[index]
     possible, pool = pools[..., -1:] > 0, pools[..., -1:]
@@ -158,12 +157,10 @@ def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 
-def _stepped_one(
-    state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None, ratios: Ratios
-) -> Sums:
+def _stepped_one(state: State, arm: int, deviation: float, fall: float, count: int, divisor: Divisor) -> Sums:
     """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
-    pool = pool if divisor is None else divisor
+    pool, ratios = divisor if isinstance(divisor, tuple) else (pool if divisor is None else divisor, None)
     sums, mixture_sums, moves = state.sums.copy(), state.mixture_sums, None
     if pool > 0:
         ratio, moved = deviation / pool, []
@@ -185,12 +182,10 @@ def _stepped_one(
     return sums, mixture_sums
 
 
-def learned(
-    state: State, arm: Any, loss: Any, fall: float, count: int, divisor: float | None, ratios: Ratios = None
-) -> State:
+def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor: Divisor) -> State:
     """Return the state after ``count`` losses of an arm, all alike: a float, or an array over the leading axes."""
     deviation, events = loss - state.shift, state.events + count
-    sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor, ratios)
+    sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor)
     sums[at(arm, COUNTS)] += count
     sums[at(arm, TOTALS)] += column(count * loss)
     mean = state.mean + count * (loss - state.mean) / events
@@ -200,26 +195,22 @@ def learned(
     return _with(state, (sums, mixture_sums), state.dropped, events, mean, spread, size, largest)
 
 
-def corrected(
-    state: State, arm: Any, loss: Any, before: float, fall: float, divisor: float | None, ratios: Ratios = None
-) -> State:
+def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, divisor: Divisor) -> State:
     """Return the state with ``loss`` in place of ``before``, on the learner's scale; M only grows, n and N stay.
 
     The loss may be an array over the leading axes.
     """
     change, deviation, events = loss - before, loss - state.shift, state.events
-    sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor, ratios)
+    sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor)
     sums[at(arm, TOTALS)] += np.minimum(sums[at(arm, COUNTS)], 1.0) * column(change)
     mean = state.mean + change / events if events else state.mean
     spreads = (*_without(state, before, deviation), larger(state.variance_max, deviation * deviation))
     return _with(state, (sums, mixture_sums), state.dropped, events, mean, *spreads)
 
 
-def uncharged(
-    state: State, arm: Any, default: float, fall: float, divisor: float | None, ratios: Ratios = None
-) -> State:
+def uncharged(state: State, arm: Any, default: float, fall: float, divisor: Divisor) -> State:
     """Return the state after a decision of an arm, charged with ``default``, was taken back."""
-    sums, mixture_sums = stepped(state, arm, default - state.shift, fall, -1, divisor, ratios)
+    sums, mixture_sums = stepped(state, arm, default - state.shift, fall, -1, divisor)
     counts, totals, events = at(arm, COUNTS), at(arm, TOTALS), max(state.events - 1, 0)
     gone = np.minimum(sums[counts], 1.0)
     sums[counts] -= gone

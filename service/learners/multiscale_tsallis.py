@@ -74,8 +74,8 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
     """Of each expert."""
 
     def start(self) -> State:
-        pools, even = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), np.full(EXPERTS, 1 / EXPERTS)
-        sums, zeros, none = np.zeros((len(KEEP), self.n_arms)), np.zeros(SUMS), np.zeros(EXPERTS)
+        pools, n = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), len(self.costs)
+        sums, zeros, none, even = np.zeros((len(KEEP), self.n_arms)), np.zeros(SUMS), np.zeros(n), np.full(n, 1 / n)
         numbers = (0, 0, 0.0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
         return State(sums, pools[:SUMS].copy(), pools, pools[0].copy(), zeros, zeros, none, even, none, *numbers)
 
@@ -115,7 +115,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         pools *= 1 / (weight + 1)
         return State(state.sums, state.p, pools, shown, *state[4:19], drawn)
 
-    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: rule.Divisor = None) -> State:
         return rule.learned(state, arm, loss, LARGEST_FALL, count, divisor)
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
@@ -123,7 +123,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             return self.settle(state, arms[0], losses[0])
         return rule.all_learned(state, arms, losses, LARGEST_FALL)
 
-    def correct(self, state: State, arm: Any, loss: Any, before: float, divisor: float | None = None) -> State:
+    def correct(self, state: State, arm: Any, loss: Any, before: float, divisor: rule.Divisor = None) -> State:
         return rule.corrected(state, arm, loss, before, LARGEST_CORRECTION, divisor)
 
     def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
@@ -131,7 +131,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             return self.correct(state, arms[0], losses[0], default)
         return rule.all_corrected(state, arms, losses, default, LARGEST_CORRECTION)
 
-    def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
+    def uncharge(self, state: State, arm: Any, default: float, divisor: rule.Divisor = None) -> State:
         return rule.uncharged(state, arm, default, LARGEST_FALL, divisor)
 
     def give_up(self, state: State, count: int) -> State:  # noqa: ARG002 - a session counts what is outstanding
