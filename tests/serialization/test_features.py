@@ -45,8 +45,8 @@ def played(run: FeatureRun, acts: int) -> FeatureRun:
         action = run.act(None, run.encoder.encode(said if rng.random() < 0.8 else None))
         if rng.random() < 0.4:
             visit = action.visit if rng.random() < 0.7 else None
-            event = ArmFeedback(action.arm, float(rng.random()), visit=visit, is_void=bool(rng.random() < 0.2))
-            if event.is_void:
+            event = ArmFeedback(action.arm, float(rng.random()), visit=visit)
+            if rng.random() < 0.2:
                 run.void(event)
             elif visit is None:
                 run.settle_all([event.arm], [event.loss])

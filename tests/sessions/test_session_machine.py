@@ -8,6 +8,7 @@ from hypothesis import Phase
 from hypothesis.stateful import invariant
 
 from service.commit import batch
+from service.learners import feature_tsallis
 from service.models.events import SegmentsSpec
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records as segment_records
@@ -56,6 +57,23 @@ class SegmentMachine(SessionMachine):
             assert abs(run.probabilities_of(fitted).sum() - 1) < 1e-9
 
 
+class FeatureMachine(SessionMachine):
+    """The same with features of visitors, which are mostly said, not always the same at act and event."""
+
+    def specification(self, learner, seed):
+        plain = dict(SessionMachine.specification(self, learner, seed)) | {"floor": 0.0, "tokens": True}
+        age = {"kind": "number", "range": [0, 9]}
+        return Specification(**plain | {"features": {"age": age, "zip": {"kind": "category", "buckets": 3}}})
+
+    def call(self, at, operation, fault=None, *, dies=False):
+        said = ({"age": 3, "zip": "a"}, {"zip": "b"}, None, {"age": 9})[next(numbers) * 7 % 4]
+        if isinstance(operation, Act):
+            operation.features = said
+        elif isinstance(operation, SettleFeedback):
+            operation.events = [event.model_copy(update={"features": said}) for event in operation.events]
+        return SessionMachine.call(self, at, operation, fault, dies=dies)
+
+
 @pytest.mark.parametrize("kind", some_quick(FIELDS, {"dexp3", "exp3"}))
 def test_no_crash_loses_a_decision_or_settles_one_twice(kind, redis_server, monkeypatch):
     """Every bucket that expires is a commit of its own here, so crashes strike between them too."""
@@ -64,8 +82,16 @@ def test_no_crash_loses_a_decision_or_settles_one_twice(kind, redis_server, monk
     run_machine(SessionMachine, attributes, max_examples=15, phases=(Phase.generate,), report_multiple_bugs=False)
 
 
-@pytest.mark.parametrize("kind", ["multiscale_tsallis", pytest.param("centred_tsallis", marks=pytest.mark.slow)])
-def test_no_crash_loses_or_doubles_a_segment(kind, redis_server, monkeypatch):
+@pytest.mark.parametrize(
+    ("machine", "kind"),
+    [
+        (SegmentMachine, "multiscale_tsallis"),
+        pytest.param(SegmentMachine, "centred_tsallis", marks=pytest.mark.slow),
+        (FeatureMachine, "multiscale_tsallis"),
+    ],
+)
+def test_no_crash_loses_or_doubles_a_segment_or_what_is_known_of_visitors(machine, kind, redis_server, monkeypatch):
     monkeypatch.setattr(batch, "EXPIRY_SECONDS", 0.0)
+    monkeypatch.setattr(feature_tsallis, "ROW_BYTES", 64)
     attributes = {"kind": kind, "url": redis_server.url}
-    run_machine(SegmentMachine, attributes, max_examples=5, phases=(Phase.generate,), report_multiple_bugs=False)
+    run_machine(machine, attributes, max_examples=5, phases=(Phase.generate,), report_multiple_bugs=False)

@@ -1,7 +1,7 @@
-"""Sessions as the program writes them, kept in tests/states: one for each kind of learner, and with segments.
+"""Sessions as the program writes them, kept in tests/states: one for each kind of learner, and some more.
 
 ``python -m tests.support.kept_states`` writes all files again: until the first release a change of what is stored
-does so in its own commit. Those of sessions with segments begin with ``segments_``.
+does so in its own commit. Those with segments begin with ``segments_``, that with features with ``features_``.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from service.commit.cache import CachedSession
 from service.engine.arm_run import ArmRun, Change
 from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
-from service.engine.run import Run
+from service.engine.run import FeatureRun, Run
 from service.engine.segment_run import KeptSegment, SegmentRun
 from service.learners import REGISTRY
 from service.learners.base import Information
@@ -30,7 +30,8 @@ WRITE = "python -m tests.support.kept_states"
 FOLDER = Path(__file__).parent.parent / "states"
 LABELS = ["a", "b", "c", "d"]
 ACTS = 12
-WITH_SEGMENTS = "segments_"
+WITH_SEGMENTS, WITH_FEATURES = "segments_", "features_"
+FEATURES = {"age": {"kind": "number", "range": [0, 10]}, "page": {"kind": "category", "buckets": 3}}
 SEGMENTS = ("home", "cart", "search")
 """Those that a session plays; it keeps one less, so that the first was dropped."""
 
@@ -90,13 +91,15 @@ def go_on(run: Run) -> list[dict[str, Any]]:
 
 
 def act(run: Run, segment: str) -> Any:
+    if isinstance(run, FeatureRun):
+        return run.act(None, run.encoder.encode({"age": run.slot, "page": segment}))
     return run.act(segment=segment) if isinstance(run, SegmentRun) else run.act()
 
 
 def settle(run: Run, action: Any, segment: str) -> None:
     if isinstance(action, ArmAction):
         loss = 0.25 * (1 + action.arm) if isinstance(run, SegmentRun) else 0.25
-        run.settle(ArmFeedback(action.arm, loss, action.slot, segment=segment))
+        run.settle(ArmFeedback(action.arm, loss, action.slot, segment=segment, visit=action.visit))
     else:
         extra = run.learner.information is Information.LOSSES
         run.settle(PointFeedback(np.linspace(0.1, 0.9, action.x.size + extra)))
@@ -104,7 +107,7 @@ def settle(run: Run, action: Any, segment: str) -> None:
 
 def specification(name: str) -> Specification:
     """A session with expiry; over arms, with labels."""
-    kind = name.removeprefix(WITH_SEGMENTS)
+    kind = name.removeprefix(WITH_SEGMENTS).removeprefix(WITH_FEATURES)
     fields = dict(vectors.traces(kind)[0]["spec"])
     if "n_arms" in fields:
         del fields["n_arms"]
@@ -115,6 +118,9 @@ def specification(name: str) -> Specification:
         session["segments"] = {"max": len(SEGMENTS) - 1}
         if learner.takes_provisional:
             session["expiry"]["default_loss"] = 1.0
+    if name.startswith(WITH_FEATURES):
+        session["features"] = FEATURES
+        session["expiry"]["default_loss"] = 1.0
     return Specification.model_validate(session)
 
 
@@ -170,3 +176,4 @@ if __name__ == "__main__":
     kinds = sorted(REGISTRY)
     for each in (*kinds, *(WITH_SEGMENTS + kind for kind in kinds if REGISTRY[kind].takes_segments)):
         write(each)
+    write(f"{WITH_FEATURES}multiscale_tsallis")
