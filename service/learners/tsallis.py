@@ -1,5 +1,6 @@
 """Distributions of 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021): one, several, few arms."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -38,16 +39,23 @@ def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[
     -------
     lambda of each row, shape (..., rows), and the squares, shape (..., rows, n_arms)
     """
-    if sums.ndim == 2:
-        return _solve_rows_of_one(sums, scale, guess)
-    lam, wide = np.minimum(guess, -scale), column(scale)
-    powers, unsolved = np.empty((3, *sums.shape)), np.ones(lam.shape, dtype=bool)
+    if sums.ndim > 2:
+        shape = sums.shape[:-1]
+        runs = zip(sums, np.broadcast_to(scale, shape), np.broadcast_to(guess, shape), strict=True)
+        of_runs, squares_of_runs = zip(*itertools.starmap(solve_rows, runs), strict=True)
+        return np.array(of_runs), np.array(squares_of_runs)
+    scales, wide, root, powers = scale.tolist(), scale[:, None], np.empty(sums.shape), np.empty((3, *sums.shape))
+    at = np.minimum(guess, -scale)
+    lam, wide_lam, unsolved = at.tolist(), at[:, None], list(range(len(scales)))
     for _ in range(MAX_SOLVE_STEPS):
-        lam, unsolved = _moved(lam, unsolved, scale, _totals(wide / (sums - column(lam)), powers))
-        if not unsolved.any():
+        np.divide(wide, np.subtract(sums, wide_lam, out=root), out=root)
+        total, cubes, squares = _totals(root, powers).tolist()
+        unsolved = [row for row in unsolved if step(lam, row, scales[row], total[row], cubes[row], squares[row])]
+        at[:] = lam
+        if not unsolved:
             break
-    root = wide / (sums - column(lam))
-    return lam, root * root
+    np.divide(wide, np.subtract(sums, wide_lam, out=root), out=root)
+    return at, np.multiply(root, root, out=root)
 
 
 def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
@@ -67,24 +75,8 @@ def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
     return (lam[..., 0] if sums.ndim > 1 else lam.item()), x[..., 0, :]
 
 
-def _solve_rows_of_one(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what ``solve_rows`` returns, for one run, whose few numbers are plain floats; the same bit for bit."""
-    scales, wide, root, powers = scale.tolist(), scale[:, None], np.empty(sums.shape), np.empty((3, *sums.shape))
-    at = np.minimum(guess, -scale)
-    lam, wide_lam, unsolved = at.tolist(), at[:, None], list(range(len(scales)))
-    for _ in range(MAX_SOLVE_STEPS):
-        np.divide(wide, np.subtract(sums, wide_lam, out=root), out=root)
-        total, cubes, squares = _totals(root, powers).tolist()
-        unsolved = [row for row in unsolved if step(lam, row, scales[row], total[row], cubes[row], squares[row])]
-        at[:] = lam
-        if not unsolved:
-            break
-    np.divide(wide, np.subtract(sums, wide_lam, out=root), out=root)
-    return at, np.multiply(root, root, out=root)
-
-
 def _totals(root: FloatArray, powers: FloatArray) -> FloatArray:
-    """Return the sums of x, x^(3/2) and x^2, shape (3, ..., rows); ``powers`` is room for them.
+    """Return the sums of x, x^(3/2) and x^2, shape (3, rows); ``powers`` is room for them.
 
     Of few arms they are the same on every processor.
     """
@@ -97,24 +89,11 @@ def _totals(root: FloatArray, powers: FloatArray) -> FloatArray:
     return totals
 
 
-def _moved(lam: Any, unsolved: Any, scale: Any, totals: Any) -> tuple[FloatArray, FloatArray]:
-    """Return multipliers after a step in the rows that are not solved, and which of them still are not.
-
-    ``totals`` are the sums of x, x^(3/2) and x^2. Where the curvature is large Newton's step is taken.
-    """
-    total, cubes, squares = totals
-    over = total * np.sqrt(total)
-    gap, slope = 1 / np.sqrt(total) - 1, cubes / over
-    bend, square = gap * (3 * (cubes * cubes / total - squares) / over), slope * slope
-    move = 2 * scale * gap * slope / np.where(bend < square, 2 * square - bend, 2 * square)
-    moved = np.where(unsolved, np.minimum(lam + move, -scale), lam)
-    return moved, unsolved & (abs(total - 1) > NEARLY_SOLVED) & (moved != lam)
-
-
 def step(lam: list[float], row: int, scale: float, total: float, cubes: float, squares: float) -> bool:
-    """Take a step in one row of ``lam``, in place, and return whether it is not solved yet; see ``_moved``.
+    """Take a step in one row of ``lam``, in place, and return whether it is not solved yet.
 
-    ``total``, ``cubes`` and ``squares`` are the row's sums of x, x^(3/2) and x^2 at its multiplier.
+    ``total``, ``cubes`` and ``squares`` are the row's sums of x, x^(3/2) and x^2 at its multiplier. Where the
+    curvature is large Newton's step is taken.
     """
     root, before = math.sqrt(total), lam[row]
     over = total * root
