@@ -27,8 +27,14 @@ from ..server.pool import is_loopback
 from ..settings import Settings, SettingsError
 from ..store import check_capabilities, open_store
 from ..store.base import StoreOptions
-from ..store.embedded import LONGEST_SOCKET_PATH, SOCKET, EmbeddedServer
-from ..store.embedded_programs import EmbeddedStoreError, choose_program, writers_of
+from ..store.embedded import (
+    LONGEST_SOCKET_PATH,
+    SOCKET,
+    EmbeddedServer,
+    EmbeddedStoreError,
+    choose_program,
+    writers_of,
+)
 from ..store.redis.client import examine
 from .run import Command, CommandError, Screen, http_client
 

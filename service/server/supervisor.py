@@ -21,8 +21,7 @@ from .. import COMMAND, api_keys
 from ..command_line import read_settings, unknown_variables
 from ..settings import Settings, SettingsError, StoreUrl
 from ..store import check_capabilities, check_url
-from ..store.embedded import EmbeddedServer
-from ..store.embedded_programs import EmbeddedStoreError
+from ..store.embedded import EmbeddedServer, EmbeddedStoreError
 from ..telemetry import logs, tracing_config
 from ..telemetry.multiprocess import STORE_RESTARTS, WORKER_RESTARTS, SharedMetrics
 from ..tokens import read_token_keys

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from service.server.supervisor import BackOff
-from service.store.embedded_programs import find_binaries
+from service.store.embedded import find_binaries
 from tests.support.http import http_client
 from tests.support.running import RunningService, act, alive, create
 from tests.support.waiting import wait_until

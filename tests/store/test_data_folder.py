@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import redis
 
-from service.store.embedded_programs import BINARIES, LOADED, RECORD, SNAPSHOT, EmbeddedStoreError, Version
+from service.store.embedded import BINARIES, LOADED, RECORD, SNAPSHOT, EmbeddedStoreError, Version
 from tests.support.programs import REDIS, WHEEL, program
 
 

