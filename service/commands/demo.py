@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ..client import Action, Bandits
 from ..client.calls import event_of
 from .run import Command, CommandError, Screen
-from .verdict import difference, sentences
+from .sessions import difference, sentences
 
 # -- A simulated shop: what its visitors are shown, and which of them click, later.
 #

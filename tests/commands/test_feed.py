@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.commands import feed
+from service.commands import files
 from service.testing import LocalBandits
 
 POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
@@ -20,7 +20,7 @@ SPEC = {"learner": {"kind": "dexp3", "arms": ["007", "é"]}, "reward_range": [0,
 def bandits(monkeypatch):
     with LocalBandits() as bandits:
         bandits.__class__.__exit__, left = lambda *_: None, bandits.__class__.__exit__
-        monkeypatch.setattr(feed, "client_of", lambda _: bandits)
+        monkeypatch.setattr(files, "client_of", lambda _: bandits)
         for name in ("s", "t"):
             bandits.sessions.create(name, **SPEC).acts(30)
         yield bandits
@@ -123,7 +123,7 @@ def test_wrong_rows_are_told_and_the_others_count(fed, command, tmp_path):
 def test_points_voids_and_large_files_go_in_batches(fed, bandits, monkeypatch):
     bandits.sessions.create("p", learner=POINTS)
     rows = "\n".join(f'p,"[0, {n}, 1]",' for n in range(5)) + "\np,,true\n"
-    monkeypatch.setattr(feed, "BATCH", 2)
+    monkeypatch.setattr(files, "BATCH", 2)
     bandits.session("p").acts(10)
     code, found = fed("a.csv", f"session_id,losses,void\n{rows}".encode())
 

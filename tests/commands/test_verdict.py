@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from service.commands import verdict
+from service.commands import sessions
 from tests.client.conftest import VIEW, scripted
 
 GROUPS = {"learner": {"acts": 9012, "outstanding": 2, "mean_reward": 0.1101}}
@@ -58,7 +58,7 @@ curl -X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s -
 @pytest.mark.parametrize(("fields", "says"), SAID)
 def test_a_verdict_is_two_sentences(command, monkeypatch, fields, says):
     answer = httpx.Response(200, json=SESSION | fields)
-    monkeypatch.setattr(verdict, "client_of", lambda _: scripted(answer)[0])
+    monkeypatch.setattr(sessions, "client_of", lambda _: scripted(answer)[0])
 
     code, out, _ = command("verdict", "s", "--url", "http://service/")
     assert (code, out.split()) == (0, says.split())
@@ -69,7 +69,7 @@ def test_a_verdict_is_two_sentences(command, monkeypatch, fields, says):
 def test_two_sessions_are_compared_in_the_same_words(command, monkeypatch):
     compared = httpx.Response(200, json={"groups": GROUPS, "verdict": FOUND})
     bandits, _ = scripted(compared, httpx.Response(200, json=VIEW | {"reward_range": [0.0, 1.0]}))
-    monkeypatch.setattr(verdict, "client_of", lambda _: bandits)
+    monkeypatch.setattr(sessions, "client_of", lambda _: bandits)
     code, out, _ = command("compare", "new", "old")
 
     assert code == 0
