@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from .errors import RateLimitedError
-from .settings import Count, SecretText, Settings, SettingsError, file_state, read_secret
+from .settings import Count, SecretText, Settings, SettingsError, file_state, named, read_secret
 
 MIN_KEY, MAX_KEY = 16, 512
 WATCH_SECONDS = 1.0
@@ -74,20 +74,15 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
     SettingsError
         for a file or text that can't be read, without showing any of it.
     """
-    text = _inline(settings)
-    if text and settings.api_keys_file is not None:
-        both = "--api-keys and --api-keys-file (BANDIT_API_KEYS, BANDIT_API_KEYS_FILE)"
-        raise SettingsError(f"{both}: give one of them")
-    if text:
-        return _parse(text, "--api-keys (BANDIT_API_KEYS)")
-    if settings.api_keys_file is None:
-        return ()
-    where = "--api-keys-file (BANDIT_API_KEYS_FILE)"
+    text, file, where = _inline(settings), settings.api_keys_file, named("api_keys_file")
+    if text and file is not None:
+        raise SettingsError(f"{named('api_keys')}, {where}: give one of them")
+    if file is None:
+        return _parse(text, named("api_keys")) if text else ()
     try:
-        text = read_secret(settings.api_keys_file)
+        return _parse(read_secret(file), where)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from None
-    return _parse(text, where)
 
 
 def needs_keys(settings: Settings) -> bool:

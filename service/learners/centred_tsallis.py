@@ -140,10 +140,7 @@ class CentredTsallis(PooledLearner[State]):
         n_arms = state.p.shape[-1]
         if eligible is None or eligible.size == n_arms:
             return state.p
-        sums = state.sums[..., eligible]
-        positive = np.where(np.greater(state.scale, 0), state.scale, 1.0)[()]
-        _, x = solve(sums - column(sums.min(axis=-1)), positive, -positive)
-        x = np.maximum(x, self._floor(max(state.t, 1)) / n_arms)
+        x = np.maximum(_from_nothing(state.sums[..., eligible], state.scale), self._floor(max(state.t, 1)) / n_arms)
         x = np.where(column(np.greater(state.scale, 0)), x, 1.0)
         return spread(x / x.sum(axis=-1, keepdims=True), eligible, n_arms)
 
@@ -204,9 +201,7 @@ class CentredTsallis(PooledLearner[State]):
     def _standing(self, state: State) -> tuple[Any, FloatArray]:
         """Return the scale that slot t+1 would open with now, and its x, shape (..., n_arms)."""
         scale = self._scale(state._replace(t=state.t + 1))
-        positive = np.where(scale > 0, scale, 1.0)[()]
-        _, x = solve(state.sums - column(state.sums.min(axis=-1)), positive, -positive)
-        return scale, x
+        return scale, _from_nothing(state.sums, scale)
 
     def distribution(self, state: State) -> FloatArray:
         return state.p if state.drawn is None else state.drawn
@@ -222,6 +217,12 @@ def _step(state: State, index: Any, deviation: Any, given: float | None, fall: f
     if not (possible := divisor > 0).all():
         deviation, divisor = np.where(possible, deviation, 0.0), np.where(possible, divisor, 1.0)
     return np.minimum(np.maximum(deviation / divisor, -fall * bound), LARGEST_RISE * bound)
+
+
+def _from_nothing(sums: FloatArray, scale: Any) -> FloatArray:
+    """Return x at a scale, or at 1 if that is 0, without a multiplier to start from."""
+    positive = np.where(np.greater(scale, 0), scale, 1.0)
+    return solve(sums - column(sums.min(axis=-1)), positive, -positive)[1]
 
 
 def _resting(state: State, scale: Any, x: FloatArray) -> State:

@@ -70,9 +70,6 @@ class Exp3Spec(ArmsSpec, OneRateSpec):
     kind: Literal["exp3"] = "exp3"
     max_open_slots: Annotated[MaxOpenSlots, NullIs(DEFAULT_MAX_OPEN_SLOTS)] = DEFAULT_MAX_OPEN_SLOTS
 
-    def theorem_rate(self, horizon: int, scale: float) -> float:
-        return exp3_rate(self.arm_count, horizon, scale)
-
     def build(self) -> Exp3:
         return Exp3(self.arm_count, self.max_open_slots, self.rate(), self.mode)
 
@@ -99,9 +96,6 @@ class Exp3CurrentSpec(ArmsSpec, OneRateSpec):
     """EXP3 with current p: arm known, slot unknown; no guarantee under delay. For comparison only."""
 
     kind: Literal["exp3_current"] = "exp3_current"
-
-    def theorem_rate(self, horizon: int, scale: float) -> float:
-        return exp3_rate(self.arm_count, horizon, scale)
 
     def build(self) -> Exp3Current:
         return Exp3Current(self.arm_count, self.rate(), self.mode)

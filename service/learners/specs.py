@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 
 from ..errors import FieldValueError
 from .base import Posted, RateMode, Spec
-from .maths import Ball, Box, FeasibleSet, Simplex, shrunk_scale
+from .maths import Ball, Box, FeasibleSet, Simplex, exp3_rate, shrunk_scale
 
 MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""
@@ -214,8 +214,8 @@ class OneRateSpec(RatedSpec):
         return self.learning_rate or 0.0
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
-        """Return the theorem's eta times ``scale``; the horizon is in slots."""
-        raise NotImplementedError
+        """Return the theorem's eta times ``scale``, by default that of EXP3; the horizon is in slots."""
+        return exp3_rate(self.size, horizon, scale)
 
 
 # -- What specifications over points share: the dimension and the feasible set.
