@@ -29,7 +29,7 @@ from ..learners.segments import EXPERTS, Segment
 from ..store.base import LAST_SECOND
 from . import control
 from . import state as codec
-from .binary import LENGTH, CodecError, body_of, dtype_below, foreign, record_of
+from .binary import CodecError, body_of, foreign, record_of
 
 # -- What was learned for an event id, if events can be improved: the value that the store keeps with it.
 
@@ -308,7 +308,7 @@ def _decode_act_times(
 # -- Bytes of segments, each a record beside the session's state.
 #
 # Numbers are little-endian: counts and times (``_HEAD``), bucket and acts of each bucket of time, if some arms
-# were removed the first one's index and the steps to the others, then S, q, e and, if it differs, e over all arms.
+# were removed the indexes of the others, then S, q, e and, if it differs, e over all arms.
 # A record ends with a CRC-32 of its name, a colon and itself.
 
 FORMAT = 1
@@ -332,18 +332,15 @@ def encode_segment(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
     """
     if (kept := run.segments.changes[name]) is None:
         return None
-    segment, listed, live = kept.segment, 0, list[bytes]()
-    if not isinstance(kept.live, range):
-        steps = np.diff(kept.live)
-        listed = (width := dtype_below(int(steps.max(initial=0)) + 1)).itemsize
-        live = [LENGTH.pack(kept.live[0]), steps.astype(width).tobytes()]
+    segment, is_listed = kept.segment, not isinstance(kept.live, range)
+    live = np.array(kept.live if is_listed else (), "<u4").tobytes()
     has_full = segment.full is not segment.drawn
     # The numbers of both, from their first to their last, as their classes have them.
     numbers = (*kept[2:-1], *segment[4:])
-    head = _HEAD.pack(FORMAT, *numbers, len(kept.live), len(kept.acts), has_full, listed)
+    head = _HEAD.pack(FORMAT, *numbers, len(kept.live), len(kept.acts), has_full, is_listed)
     arrays = (segment.sums, segment.pool, segment.drawn, *((segment.full,) if has_full else ()))
     acts = [_BUCKET.pack(*each) for each in kept.acts]
-    body = b"".join([head, *acts, *live, *(array.tobytes() for array in arrays)])
+    body = b"".join([head, *acts, live, *(array.tobytes() for array in arrays)])
     return kept.last_slot, record_of(name_of(name), body)
 
 
@@ -363,17 +360,15 @@ def decode_segment(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
     """
     body = body_of(name, record)
     with foreign("a segment of this session"):
-        form, *numbers, n_arms, n_acts, has_full, listed = _HEAD.unpack_from(body)
+        form, *numbers, n_arms, n_acts, has_full, is_listed = _HEAD.unpack_from(body)
         if n_arms > arms.size or n_acts > MAX_BUCKETS:
             raise CodecError("a segment of more arms, or buckets, than the session has")
         at = _HEAD.size + n_acts * _BUCKET.size
         acts = tuple(_BUCKET.iter_unpack(body[_HEAD.size : at]))
         live: Sequence[int] = range(n_arms)
-        if listed:
-            first = LENGTH.unpack_from(body, at)
-            steps = np.frombuffer(body, f"<u{listed}", n_arms - 1, at + LENGTH.size)
-            live = np.append(first, steps.astype(np.int64)).cumsum().tolist()
-            at += LENGTH.size + steps.nbytes
+        if is_listed:
+            live = np.frombuffer(body, "<u4", n_arms, at).tolist()
+            at += 4 * n_arms
         rows = np.frombuffer(body[at:], "<f8").reshape(-1, n_arms).copy()
     ascending = bool(live) and live[0] >= 0 and all(one < other for one, other in pairwise(live))
     is_whole = form == FORMAT and len(rows) == 2 + EXPERTS * (2 if has_full == _FULL else 1)
