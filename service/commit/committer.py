@@ -33,8 +33,7 @@ from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
 from ..tokens import TokenKeys
 from .batch import Answer, Draft, Operation, apply_batch
-from .cache import EFFECTIVE_SECONDS, CachedSession, Effective, SessionCache
-from .loading import SessionLoader
+from .cache import EFFECTIVE_SECONDS, CachedSession, Effective, SessionCache, SessionLoader
 from .schemas import Schemas
 
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from ..commit.batch import Answer, Journal, unpack_answer
-from ..commit.cache import CachedSession, Effective, SessionCache
+from ..commit.cache import CachedSession, Effective, SessionCache, decoded
 from ..commit.committer import SessionQueues, versions
-from ..commit.loading import decoded
 from ..commit.schemas import Schemas
 from ..cooperative import Body, FairYield, compress_if_large, is_answer, joined, run_in_thread_if_large, unpack
 from ..engine.arm_run import ArmRun

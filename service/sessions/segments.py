@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ..commit.batch import Journal
-from ..commit.cache import CachedSession
-from ..commit.loading import with_segments
+from ..commit.cache import CachedSession, with_segments
 from ..cooperative import Body, FairYield, answer_body, json_chunks
 from ..engine.segment_run import KeptSegment, KeptSegments, SegmentRun
 from ..errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError

@@ -19,8 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..commit.cache import CachedSession
-from ..commit.loading import decoded, with_records
+from ..commit.cache import CachedSession, decoded, with_records
 from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
 from ..engine.arm_run import ArmRun, Arms
 from ..engine.ledger import ActTimes

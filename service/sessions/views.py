@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..commit.batch import VERSION, Applied, Draft, Journal, Operation, expire_due
-from ..commit.cache import CachedSession, SessionCache
-from ..commit.loading import decoded, with_records
+from ..commit.cache import CachedSession, SessionCache, decoded, with_records
 from ..cooperative import COMPACT, LABEL_BYTES, Body, FairYield, answer_body, floats_text, joined, json_chunks
 from ..engine.arm_run import ArmRun
 from ..engine.control import mean_interval
@@ -23,6 +22,7 @@ from ..learners.features import columns_of
 from ..learners.specs import ArmsSpec, PointsSpec, named
 from ..models.specification import Specification, is_id
 from ..serialization import summary as listed
+from ..serialization.state import is_unread
 from ..serialization.summary import effective_arms, shown_mean, time_text
 from ..settings import Settings
 from ..store.base import ArmCounts, Snapshot, Store, add_counts, counts_of
@@ -528,7 +528,9 @@ class Reader:
         while (snapshot := await self.store.load(session_id, arms)) is not None:
             cached = await self.cached(session_id, snapshot)
             run = cached.run
-            is_needed = cached.is_unread or run.control is not None or (expires and run.params.expiry is not None)
+            is_needed = (
+                is_unread(run.state) or run.control is not None or (expires and run.params.expiry is not None)
+            )
             if not cached.needs_records or not is_needed:
                 return snapshot, cached
             records = await self.store.read_records(session_id)
