@@ -58,7 +58,9 @@ class Worker:
 
     def __init__(self, listener, board, number):
         self.taken = []
-        self.acceptor = Acceptor(listener, lambda _: Noting(self.taken), board, number, lambda: len(self.taken))
+        self.acceptor = Acceptor(
+            listener, lambda connection: Noting(self.taken), board, number, lambda: len(self.taken)
+        )
         board.beat(number, 0)
 
 
