@@ -41,10 +41,8 @@ def played(bandits, name):
     return said, {field: view[field] for field in view.keys() - VOLATILE}
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in SPECIFICATIONS if name != "window"]
-
-
-@pytest.mark.parametrize("name", ["window", *SLOW])
+@pytest.mark.processes
+@pytest.mark.parametrize("name", SPECIFICATIONS)
 def test_the_service_in_this_process_says_what_a_real_one_says(service, bandits, name):
     with Bandits(service.url, timeout=30) as real:
         assert played(real, name) == played(bandits, name)
@@ -75,6 +73,7 @@ async def test_no_answer_is_one_error_in_an_awaited_call_too():
     assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
 
 
+@pytest.mark.processes
 def test_an_awaited_client_serves_one_event_loop_after_the_other(service):
     bandits = AsyncBandits(service.url, timeout=30)
     session = asyncio.run(bandits.sessions.create("loops", **CLICKS))

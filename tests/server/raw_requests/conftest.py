@@ -13,7 +13,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 ACTS = request("/v1/sessions/s/acts", BODY)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory):
     """One that serves all hosts, with session ``s`` of three arms."""
     folder, environment = tmp_path_factory.mktemp("service"), {"BANDIT_ALLOWED_HOSTS": "*"}
