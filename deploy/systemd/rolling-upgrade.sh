@@ -7,6 +7,7 @@
 # WAIT     seconds in which a replica must be ready; the upgrade ends there where it is not, with the others untouched
 set -eu
 
+[ $# -gt 0 ] || { echo "name the ports of the replicas: $0 8001 8002 8003" >&2; exit 2; }
 restart=${RESTART:-systemctl restart bandit@}
 pause=${PAUSE:-10}
 wait=${WAIT:-60}
