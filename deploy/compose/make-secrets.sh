@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make the secrets of secrets.yml: a password of Redis, its users, and one API key of role admin, which is printed.
+# Make the secrets of secrets.yml: a password of Redis, its users, an API key of role admin, which is printed, and one
+# of role reader, for the Prometheus of monitoring.yml.
 # Nothing that exists is changed.
 set -eu
 folder=${SECRETS:-./secrets}
@@ -22,7 +23,10 @@ for user in re.sub(r"\s+", " ", command).split("--user ")[1:]:
     print("user", re.sub(r'"\$.*"', ">" + sys.argv[2], user).strip())
 PYTHON
 key=$(random)
-printf '[{"name": "ops", "role": "admin", "key": "%s"}]\n' "$key" >"$folder/api_keys.json"
+reader=$(random)
+printf '%s\n' "$reader" >"$folder/metrics_key"
+printf '[{"name": "ops", "role": "admin", "key": "%s"},\n {"name": "metrics", "role": "reader", "key": "%s"}]\n' \
+    "$key" "$reader" >"$folder/api_keys.json"
 # Docker shows files as they are, and the containers run as other users: keep others out by the folder.
 chmod 755 "$folder"
 chmod 644 "$folder"/*

@@ -12,11 +12,18 @@ trap 'exit 1' INT TERM
 trap 'nginx rm -f /tmp/nginx-closing' EXIT
 nginx touch /tmp/nginx-closing
 old=$(compose ps -q service)
+[ -n "$old" ] || { echo "no container of the service runs here" >&2; exit 1; }
 count=$(echo "$old" | wc -l)
 # The commit, if the files are its files; else the build is told apart by a digest of them.
 [ -n "$(git status --porcelain -- service 2>&1)" ] || REVISION=${REVISION:-$(git rev-parse HEAD)}
 REVISION=${REVISION:-} compose build service
-compose up -d --no-deps --no-recreate --scale service=$((2 * count)) --wait service
+compose up -d --no-deps --no-recreate --scale service=$((2 * count)) --wait service || {
+    echo "the new containers don't get healthy: they are removed, and the old ones go on" >&2
+    for container in $(compose ps -aq service); do
+        case $old in *"$container"*) ;; *) docker rm -f "$container" >/dev/null ;; esac
+    done
+    exit 1
+}
 nginx nginx -s reload
 for container in $old; do
     # It drains, finishes what it has accepted, and ends; nginx goes on to the others meanwhile.

@@ -124,8 +124,20 @@ def test_made_secrets_have_the_users_of_compose_with_a_password(tmp_path):
     assert [line.split()[1] for line in users] == ["default", "health", "bandit"]
     assert users[2].startswith(f"user bandit on >{password} resetkeys ~bandit:* ")
     assert " ".join(SERVICES["redis"]["command"].split()).endswith(users[2].partition("resetchannels ")[2])
-    (key,) = json.loads((folder / "api_keys.json").read_text())
+    key, reader = json.loads((folder / "api_keys.json").read_text())
     assert key["key"] in made.stdout
+    assert (reader["role"], reader["key"]) == ("reader", (folder / "metrics_key").read_text().strip())
+
+
+def test_prometheus_is_confined_and_finds_each_container_as_the_alerts_expect():
+    found = yaml.safe_load((ROOT / "deploy/compose/monitoring.yml").read_text())
+    prometheus, shipped = found["services"]["prometheus"], ROOT / "deploy/monitoring/prometheus.yml"
+    (job,) = yaml.safe_load((shipped.parent / "containers.yml").read_text())["scrape_configs"]
+
+    assert (prometheus["read_only"], prometheus["cap_drop"]) == (True, ["ALL"])
+    assert prometheus["ports"] == ["127.0.0.1:${PROMETHEUS_PORT:-9090}:9090"]
+    assert job["job_name"] == yaml.safe_load(shipped.read_text())["scrape_configs"][0]["job_name"]
+    assert job["authorization"] == {"credentials_file": "/run/secrets/metrics_key"}
 
 
 def test_redis_is_reached_only_from_the_inner_network():
