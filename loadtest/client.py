@@ -33,7 +33,7 @@ class CallLog:
 
     seconds: dict[str, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     retries: Counter[str] = field(default_factory=Counter)
-    """Reason to number of attempts that followed it."""
+    """Reason to number of attempts that failed so."""
     client_errors: int = 0
 
     @contextmanager
@@ -62,7 +62,7 @@ class Client:
     def __init__(
         self, http: httpx.Client, retry_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self.log, self.retry_seconds = CallLog(), retry_seconds
+        self.log, self.retry_seconds, self.api_key = CallLog(), retry_seconds, ""
         self._http, self._sleep = http, sleep
 
     @property
@@ -116,9 +116,9 @@ class Client:
                 return answer
             asked = "" if answer is None else answer.headers.get("Retry-After", "")
             wait = max(pause, min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0)
+            self.log.retries[reason] += 1
             if time.monotonic() + wait > deadline:
                 raise ServiceError(f"{request.url}: {reason}; given up after {self.retry_seconds:g} s")
-            self.log.retries[reason] += 1
             self._sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shlex
+import subprocess
 import tempfile
 import time
 import uuid
 from collections import Counter
 from contextlib import ExitStack
 from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +31,8 @@ from loadtest.bench.throughput import Options, names_of
 from loadtest.chaos.rounds import HEAD, NAMES, Asked, load_during, play_all, problems_of
 from loadtest.day import lines_of, plot_day, simulate
 from loadtest.errors import LoadTestError
+from loadtest.operations import drills as drilled
+from loadtest.operations import upgrade as upgrades
 from loadtest.paper import experiments, scaling
 from loadtest.replay import run as replay_run
 from loadtest.replay.jester import PAGE
@@ -295,6 +299,7 @@ def chaos(
     seed: Annotated[int, flag("Seed of the times at which faults happen.", 0)] = 0,
     during: Annotated[str | None, flag("Command that runs while the service at --url is loaded.")] = None,
     url: Annotated[str | None, flag("For --during: a running service, or a proxy before it.")] = None,
+    api_key: Annotated[str | None, flag("For --during: API key of role admin.", envvar="LOADTEST_API_KEY")] = None,
     outage: Annotated[bool, Option("--outage", help="For --during: the service may be away.")] = False,
     updates: Annotated[
         bool, Option("--updates", help="Events name goals, come again with others, and by token.")
@@ -310,7 +315,8 @@ def chaos(
     if during is not None and url is not None:
         out.mkdir(parents=True, exist_ok=True)
         with errors_reported():
-            summary = load_during(shlex.split(during), url, outage=outage)
+            happen = partial(subprocess.call, shlex.split(during))
+            summary = load_during(happen, url, outage=outage, api_key=api_key or "")
         for name, value in summary.items():
             console.print(f"{name}: {value}", markup=False, highlight=False, soft_wrap=True)
         problems = summary["problems"]
@@ -328,6 +334,42 @@ def chaos(
     terminal.write_summary(out, summary)
     print_written(out)
     terminal.print_problems(problems)
+
+
+@app.command()
+def upgrade(
+    way: Annotated[list[upgrades.Way], typer.Argument(help="What is upgraded; compose needs Docker.")],
+    new: Annotated[Path, flag("Checkout of the new build.")],
+    old: Annotated[Path, flag("Checkout of the build before.")] = Path(),
+    out: Annotated[Path, flag("Folder for summary.json, logs and what happened when.")] = Path("runs/upgrade"),
+) -> None:
+    """Upgrade three replicas under load and go back: no 5xx, no connection cut, and all counts exactly once."""
+    with terminal.own_processes(out):
+        found = [each for one in way for each in upgrades.rehearse(one, old, new, out)]
+    print_table("Upgraded under load", upgrades.HEAD, map(upgrades.row, found))
+    terminal.write_summary(out, found)
+    print_written(out)
+    terminal.print_problems([f"{each['upgrade']}: {problem}" for each in found for problem in each["problems"]])
+
+
+@app.command()
+def drills(
+    drill: Annotated[
+        list[str] | None, typer.Argument(help=f"{', '.join(drilled.NAMES)}; all if not given.")
+    ] = None,
+    factor: Annotated[float, flag("Divides all times of the alerts.", 1)] = 12,
+    out: Annotated[Path, flag("Folder for summary.json, logs and configurations.")] = Path("runs/drills"),
+) -> None:
+    """Set up replicas with nginx, keys and Prometheus, and break them: each alert fires, and is resolved."""
+    names = drill or drilled.NAMES
+    if unknown := set(names) - set(drilled.NAMES):
+        raise typer.BadParameter(f"no {sorted(unknown)[0]}; there are {', '.join(drilled.NAMES)}")
+    with terminal.own_processes(out), progress_bar("drills", len(names)) as advance:
+        found = drilled.play(names, out, factor, advance)
+    print_table(f"Times of alerts divided by {factor:g}", drilled.HEAD, map(drilled.row, found))
+    terminal.write_summary(out, found)
+    print_written(out)
+    terminal.print_problems([f"{each['drill']}: {problem}" for each in found for problem in each["problems"]])
 
 
 class Part(StrEnum):

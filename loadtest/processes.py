@@ -69,17 +69,20 @@ class RunningProcess:
     Parameters
     ----------
     environment : its variables; this process's if not given
+    folder : where it starts; here if not given
     """
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Variables = None) -> None:
-        self.command_line, self.log, self._environment = command, log, environment
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Variables = None, folder: Path | None = None
+    ) -> None:
+        self.command_line, self.log, self._environment, self.folder = command, log, environment, folder
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process, without waiting until it serves."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - programs of this project
-                self.command_line, stdout=log, stderr=log, env=self._environment
+                self.command_line, stdout=log, stderr=log, env=self._environment, cwd=self.folder
             )
 
     @property

@@ -160,7 +160,9 @@ VOIDS = 0.1
 
 
 @contextmanager
-def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SECONDS) -> Iterator[Client]:
+def connection(
+    url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SECONDS, api_key: str = ""
+) -> Iterator[Client]:
     """Open a connection that is used by one client alone.
 
     Parameters
@@ -169,8 +171,11 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
     retry_seconds : how long one call may be tried
     timeout : seconds until an attempt that is not answered is given up
     """
-    with httpx.Client(base_url=url, timeout=timeout, verify=NO_AUTHORITIES) as http:
-        yield Client(http, retry_seconds, lambda wait: time.sleep(min(wait, LONGEST_PAUSE)))
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    with httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=NO_AUTHORITIES) as http:
+        client = Client(http, retry_seconds, lambda wait: time.sleep(min(wait, LONGEST_PAUSE)))
+        client.api_key = api_key
+        yield client
 
 
 def open_sessions(client: Client, name: str, *, updates: bool = False, features: bool = False) -> Sequence[Ledger]:
@@ -199,10 +204,15 @@ def open_sessions(client: Client, name: str, *, updates: bool = False, features:
 
 
 class Load:
-    """Clients in threads; each acts and reports until the block ends, and waits for all its answers."""
+    """Clients in threads; each acts and reports until the block ends, and waits for all its answers.
 
-    def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger]) -> None:
-        self._stopping = threading.Event()
+    Parameters
+    ----------
+    pause : seconds between the turns of a client
+    """
+
+    def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger], pause: float = 0.0) -> None:
+        self._stopping, self._pause = threading.Event(), pause
         self._errors: list[BaseException] = []
         named, unnamed = ledgers[:-1], ledgers[-1]
         of = [(client, number, named[number % len(named)]) for number, client in enumerate(clients[:-1])]
@@ -223,13 +233,16 @@ class Load:
         if self._errors:
             raise LoadTestError(f"a client of the load test failed: {self._errors[0]!r}")
 
+    def _over(self) -> bool:
+        return self._stopping.wait(self._pause)
+
     def _run(self, client: Client, number: int, ledger: Ledger) -> None:
         try:
             if not ledger.is_named:
-                _play_unnamed(client, ledger, self._stopping)
+                _play_unnamed(client, ledger, self._over)
                 return
             with _caller(client, number) as caller:
-                _play(caller, number, ledger, self._stopping)
+                _play(caller, number, ledger, self._over)
         except ServiceError as error:
             ledger.failed(error)
         except (LoadTestError, LookupError, TypeError) as error:
@@ -244,16 +257,17 @@ def _caller(client: Client, number: int) -> Iterator[PlainCaller | UsersCaller]:
         return
     dropped: list[ReportError] = []
     how: dict[str, Any] = {"timeout": client.retry_seconds, "max_retries": MANY, "on_error": dropped.append}
+    how["api_key"] = client.api_key
     with Bandits(client.url, verify=NO_AUTHORITIES, transport=_Counting(client.log), **how) as bandits:
         yield UsersCaller(client, bandits, dropped)
 
 
-def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stopping: threading.Event) -> None:
+def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, over: Callable[[], bool]) -> None:
     """Of three decisions two are reported, late and out of order; some events stand twice in their call."""
     chance = random.Random(number)  # noqa: S311 - repeatable load
     outstanding: deque[Event] = deque()
     for turn in itertools.count():
-        if stopping.is_set():
+        if over():
             return
         key, body = f"client-{number}-act-{turn}", _asked(chance)
         if ledger.has_features and chance.random() < 9 / 10:
@@ -276,11 +290,11 @@ def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stoppi
             ledger.settled(events, caller.feedbacks(ledger.session_id, events, later=chance.random() < 1 / 2))
 
 
-def _play_unnamed(client: Client, ledger: Ledger, stopping: threading.Event) -> None:
+def _play_unnamed(client: Client, ledger: Ledger, over: Callable[[], bool]) -> None:
     """Act and report without keys and ids, each call with another arm, and sent once whatever comes of it."""
     client.retry_seconds = 0.0
     for arm in range(UNNAMED_ARMS):
-        if stopping.is_set():
+        if over():
             return
         body = {"count": 1, "eligible": [arm]}
         try:

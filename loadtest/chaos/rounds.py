@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -123,10 +122,12 @@ def plan(kinds: Sequence[Kind], names: Sequence[str] | None, rounds: int) -> lis
     return [(kind, count) for kind, count in counts if count]
 
 
-def _clients(stack: ExitStack, url: str, patience: float, timeout: float = ANSWER_SECONDS) -> Sequence[Client]:
+def clients_of(
+    stack: ExitStack, url: str, patience: float, timeout: float = ANSWER_SECONDS, api_key: str = ""
+) -> Sequence[Client]:
     """Open connections for all clients; the last one never sends a call again."""
     patiences = [patience] * (CLIENTS - 1) + [0]
-    return [stack.enter_context(connection(url, each, timeout)) for each in patiences]
+    return [stack.enter_context(connection(url, each, timeout, api_key)) for each in patiences]
 
 
 class Asked(NamedTuple):
@@ -197,7 +198,7 @@ class Chaos:
         tally = self.tallies.setdefault(kind, Tally())
         with ExitStack() as stack:
             patience = RETRY_SECONDS + longest
-            clients = _clients(stack, service.url, patience)
+            clients = clients_of(stack, service.url, patience)
             ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}", **self._options)
             with Load(clients, ledgers).running():
                 ends = time.monotonic() + ROUND_SECONDS
@@ -250,24 +251,28 @@ def problems_of(tallies: Mapping[str, Tally]) -> list[str]:
     return [problem for tally in tallies.values() for problem in tally.problems[:LISTED]]
 
 
-def load_during(command: Sequence[str], url: str, *, outage: bool) -> dict[str, Any]:
-    """Load a running service while a command runs, and audit it: the summary, with what is wrong as ``problems``.
+def load_during(
+    happen: Callable[[], object], url: str, *, outage: bool, api_key: str = "", pause: float = 0.0
+) -> dict[str, Any]:
+    """Load a running service while something happens, and audit it: the summary, with its ``problems``.
 
     Parameters
     ----------
+    happen : returns something true if it has failed, such as the exit code of a command
     outage : whether the service may be away meanwhile; else a retried 503 is the worst
+    pause : seconds between the turns of a client
     """
     with ExitStack() as stack:
-        clients = _clients(stack, url, RETRY_SECONDS, PATIENT_SECONDS)
+        clients = clients_of(stack, url, RETRY_SECONDS, PATIENT_SECONDS, api_key)
         ledgers = open_sessions(clients[0], f"during-{time.time_ns()}")
-        with Load(clients, ledgers).running():
+        with Load(clients, ledgers, pause).running():
             time.sleep(AROUND_SECONDS)
-            code = subprocess.run(command, check=False).returncode  # noqa: S603 - the user's own
+            failed = happen()
             time.sleep(AROUND_SECONDS)
         tally = Tally()
         tally.add(ledgers, clients, [problem for ledger in ledgers for problem in audit(clients[0], ledger)])
-    if code:
-        tally.problems.append(f"the command ended with {code}")
+    if failed:
+        tally.problems.append(f"the command ended with {failed}")
     if not outage:
         worse = (reason for reason in tally.retries if reason != "status 503")
         tally.problems += [f"{reason}: {tally.retries[reason]} times" for reason in worse]

@@ -1,6 +1,10 @@
-"""Copies of the service that differ as two releases do: the second brings a field, and with it schema 2."""
+"""Copies of the service that differ as two releases do: the second brings a field, and with it schema 2.
+
+``python -m tests.support.two_builds FOLDER`` makes both, for ``python -m loadtest upgrade``.
+"""
 
 import shutil
+import sys
 from pathlib import Path
 
 SERVICE = Path(__file__).parents[2] / "service"
@@ -67,3 +71,8 @@ def build(folder: Path, patches: list[Patch]) -> Path:
         assert text.count(old) == 1, f"{Path(__file__).name} does not fit service/{file} any more: {old!r}"
         path.write_text(text.replace(old, new))
     return folder
+
+
+if __name__ == "__main__":
+    for name, patches in (("first", []), ("second", SECOND[len(QUICK) :])):
+        build(Path(sys.argv[1]) / name, patches)
