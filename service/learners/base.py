@@ -34,10 +34,10 @@ S = TypeVar("S", bound=tuple[Any, ...])
 
 
 class Log(NamedTuple):
-    """A vector, and what was set in it since."""
+    """A vector, or several one behind the other, and what was set in it since."""
 
     base: FloatArray
-    """Shape (n_arms,); (0,) as long as it is still to be read."""
+    """Shape (n * n_arms,); (0,) as long as it is still to be read."""
     steps: Steps
     opened: int
     """Steps before the open slot."""
@@ -161,8 +161,9 @@ class Learner(ABC, Generic[S]):
         are stored. A field with a default is not stored: it is of use only until the arm of the open slot is drawn.
 
         A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be
-        stored in place of its vectors: ``replayed(log)`` must be the state to the bit. Its vectors are ``weights``
-        then, and ``opened``, those of the slot's opening; ``checked()`` refuses those of another state.
+        stored in place of its vectors over arms: ``replayed(log)`` must be the state to the bit, and ``checked()``
+        refuse vectors of another one. Of ``weights`` and ``opened``, those of the slot's opening, few arms have the
+        second stored, and what differs.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import FixedArray, FloatArray, Rows
+from .base import FixedArray, FloatArray, Log, Rows
 from .tsallis import column
 
 MEAN_MEMORY = np.array([math.inf, 2000.0])
@@ -32,6 +32,10 @@ MIXTURE_SHARE = 0.35
 """The mixture's scale as a share of sqrt(s v)."""
 LARGEST_RISE = 0.5
 """Bound on one event's rise of a sum, in units of scale/sqrt(p)."""
+LOGGED_ARMS = 1_000
+"""Arms from which on a session is stored as a log, which begins with each slot."""
+MOST_STEPS = 1_000
+"""Longer logs are given up until the next slot: the session is stored whole."""
 
 
 class State(NamedTuple):
@@ -80,6 +84,32 @@ class State(NamedTuple):
     regressions: Any = None
     """Those of ``feature_tsallis``, in sessions with features. There ``pools`` has the first three experts'
     distributions over all arms, shape (3, n_arms), and ``shown`` the pool of the mixture, of 11 experts."""
+    log: Log | None = None
+    """All vectors over arms as they were when the slot opened, one behind the other, and the sums set since."""
+
+    def replayed(self, log: Log) -> State:
+        """Return the state of one run with the vectors that a log leads to; ValueError if they are no vectors."""
+        sums, p, pools, shown = parts_of(log.base.reshape(ROWS, -1))
+        sums = sums.copy()
+        for place, number in log.steps:
+            sums.reshape(-1)[place] = number
+        if not (np.isfinite(log.base).all() and np.isfinite(sums).all()):
+            raise ValueError("numbers that are infinite or NaN")
+        return self._replace(sums=sums, p=p, pools=pools, shown=shown, log=log)
+
+    def checked(self) -> State:
+        """Return the state as it was read: there is nothing to compare it with."""
+        return self
+
+
+ROWS = TOTALS.stop + SUMS + EXPERTS + 2
+"""Vectors over arms in a state."""
+
+
+def parts_of(room: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the sums, p, pools and what is shown, as views of an array of shape (..., ``ROWS``, n_arms)."""
+    at = TOTALS.stop + SUMS
+    return room[..., : TOTALS.stop, :], room[..., TOTALS.stop : at, :], room[..., at:-1, :], room[..., -1, :]
 
 
 def variance(state: State) -> Any:
@@ -192,7 +222,7 @@ def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor:
     square = deviation * deviation
     spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
     largest = larger(state.variance_max, square)
-    return _with(state, (sums, mixture_sums), state.dropped, events, mean, spread, size, largest)
+    return _with(state, arm, (sums, mixture_sums), state.dropped, events, mean, spread, size, largest)
 
 
 def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, divisor: Divisor) -> State:
@@ -205,7 +235,7 @@ def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, div
     sums[at(arm, TOTALS)] += np.minimum(sums[at(arm, COUNTS)], 1.0) * column(change)
     mean = state.mean + change / events if events else state.mean
     spreads = (*_without(state, before, deviation), larger(state.variance_max, deviation * deviation))
-    return _with(state, (sums, mixture_sums), state.dropped, events, mean, *spreads)
+    return _with(state, arm, (sums, mixture_sums), state.dropped, events, mean, *spreads)
 
 
 def uncharged(state: State, arm: Any, default: float, fall: float, divisor: Divisor) -> State:
@@ -217,7 +247,7 @@ def uncharged(state: State, arm: Any, default: float, fall: float, divisor: Divi
     sums[totals] = np.where(sums[counts] > 0, sums[totals] - gone * default, 0.0)
     gap = (default - state.mean) / events if events else state.mean
     spreads = (*_without(state, default, 0.0 * state.mean), state.variance_max)
-    return _with(state, (sums, mixture_sums), state.dropped + 1, events, state.mean - gap, *spreads)
+    return _with(state, arm, (sums, mixture_sums), state.dropped + 1, events, state.mean - gap, *spreads)
 
 
 def at(arm: Any, rows: slice) -> Any:
@@ -225,10 +255,16 @@ def at(arm: Any, rows: slice) -> Any:
     return (np.arange(len(arm)), rows, arm) if isinstance(arm, np.ndarray) else (rows, arm)
 
 
-def _with(state: State, sums: Sums, dropped: int, events: int, mean: Any, *spreads: Any) -> State:
-    """Return the state with other sums, counts and mean, and V, A, M if a mean was known when the slot opened."""
+def _with(state: State, arms: Any, sums: Sums, dropped: int, events: int, mean: Any, *spreads: Any) -> State:
+    """Return the state with other sums of these arms, counts, mean, and V, A, M if the slot opened with a mean."""
     spreads = spreads if state.events_at_open else state[16:19]  # `_replace` takes twice the time.
-    return State._make((sums[0], *state[1:6], sums[1], *state[7:13], dropped, events, mean, *spreads, *state[19:]))
+    if (log := state.log) is not None:
+        steps, n_arms = list(log.steps), sums[0].shape[-1]
+        for arm in dict.fromkeys(arms if isinstance(arms, Sequence) else (arms,)):
+            steps += [(row * n_arms + arm, number) for row, number in enumerate(sums[0][:, arm].tolist())]
+        log = Log(log.base, tuple(steps), 0) if len(steps) <= MOST_STEPS else None
+    numbers = (*state[7:13], dropped, events, mean, *spreads)
+    return State._make((sums[0], *state[1:6], sums[1], *numbers, *state[19:21], log))
 
 
 def _without(state: State, before: float, deviation: Any) -> tuple[Any, Any]:
@@ -270,7 +306,7 @@ def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall
         spread, size, largest = spread + square, size + abs(deviation), max(largest, square)
     ones, totals = np.ones(len(losses)), np.array(losses)
     sums = _moved(state, arms, deviations, fall, (ones, ones, totals, totals))
-    return _with(state, sums, state.dropped, events, mean, spread, size, largest)
+    return _with(state, arms, sums, state.dropped, events, mean, spread, size, largest)
 
 
 def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
@@ -288,7 +324,7 @@ def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], de
     counts = state.sums[COUNTS, np.array(arms)]
     totals = np.minimum(counts, 1.0) * np.array(changes)
     sums = _moved(state, arms, changes, fall, (np.zeros_like(counts), totals))
-    return _with(state, sums, state.dropped, state.events, mean, spread, size, largest)
+    return _with(state, arms, sums, state.dropped, state.events, mean, spread, size, largest)
 
 
 def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float, heard: Rows) -> Sums:

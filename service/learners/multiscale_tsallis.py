@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from . import multiscale_state as rule
-from .base import FloatArray, InitialArm, IntArray, ProvisionalLearner, Slot
+from .base import FloatArray, InitialArm, IntArray, Log, ProvisionalLearner, Slot
 from .maths import LARGEST_DELAYS, add_arms, remove_arms, spread, with_floor
 from .multiscale_state import EXPERTS, MEAN_MEMORY, MEANS, MEMORY, SUMS, State
 from .specs import ArmsSpec
@@ -87,33 +87,44 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             totals[:, arm.position] = counts[:, arm.position] * arm.mean
         return warmed._replace(sums=np.concatenate((warmed.sums, counts, totals)))
 
-    def _solved_for(self, state: State, slot: Slot) -> State:
-        """Return the state with the Tsallis experts' distributions and the mixture's weights for a slot."""
+    def _solved_for(self, state: State, slot: Slot, sums: FloatArray, p: FloatArray) -> State:
+        """Return the state with the Tsallis experts' distributions and the mixture's weights for a slot.
+
+        Its sums and distributions are written into ``sums`` and ``p``.
+        """
         t = state.t + 1
         delays = min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
         # Made of all its fields, and once more at the end: `_replace` takes as long as solving for the mixture.
         state = State(*state[:9], t, delays, state.mean, state.events, *state[13:19])
-        sums, p, lam, scales = _solved(state)
+        lam, scales = _solve(state, sums, p)
         scale = rule.mixture_scale(state, t, self.mixture_share)
         floor = FLOOR_SHARE / math.sqrt(t) / len(self.costs)
         few = distribution_over_few(state.mixture_sums, scale, state.weights, floor, self.costs)
         return State(sums, p, state.pools, state.shown, lam, scales, few.sums, few.p, few.units, *state[9:19])
 
     def open(self, state: State, slot: Slot) -> State:
-        eligible, state = slot.eligible, self._solved_for(state, slot)
+        eligible, before = slot.eligible, state.pools
+        room = np.empty((*state.p.shape[:-2], rule.ROWS, state.p.shape[-1]))
+        sums, p, pools, shown = rule.parts_of(room)
+        state = self._solved_for(state, slot, sums, p)
         weights, over = state.weights, over_arms(state, None)
-        shown = drawn = mixture(weights, over)
+        shown[...] = drawn = mixture(weights, over)
         if eligible is not None and eligible.size < shown.shape[-1]:
             over = over_arms(state, eligible)
             drawn = mixture(weights, over)
         drawn = with_floor(drawn, slot.floor, eligible)
         # Means over outstanding decisions, with the open slot's.
         weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
-        pools = state.pools * weight
-        pools[..., :-1, :] += over
-        pools[..., -1, :] += drawn
-        pools *= 1 / (weight + 1)
-        return State(state.sums, state.p, pools, shown, *state[4:19], drawn)
+        if weight:
+            np.multiply(before, weight, out=pools)
+            pools[..., :-1, :] += over
+            pools[..., -1, :] += drawn
+            pools *= 1 / (weight + 1)
+        else:
+            pools[..., :-1, :], pools[..., -1, :] = over, drawn
+        is_logged = p.ndim == 2 and p.shape[-1] >= rule.LOGGED_ARMS  # Many runs at once are not stored.
+        log = Log(room.reshape(-1), (), 0) if is_logged else None
+        return State(sums, p, pools, shown, *state[4:19], drawn, None, log)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: rule.Divisor = None) -> State:
         return rule.learned(state, arm, loss, LARGEST_FALL, count, divisor)
@@ -170,15 +181,16 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return chances
 
 
-def _solved(state: State) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return sums, distributions and multipliers that fit the open slot's scales, and these."""
+def _solve(state: State, sums: FloatArray, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Write sums and distributions that fit the open slot's scales; return multipliers, and these scales."""
     scales = rule.scales_at(state, state.t)
-    sums = state.sums * KEEP
+    np.multiply(state.sums, KEEP, out=sums)
     own = sums[..., :SUMS, :]  # A view: what is done to it is done to the sums.
     least = np.minimum.reduce(own, axis=-1)
     own -= least[..., None]
     if not any(scales.ravel().tolist()):  # For four numbers several times faster than scales.any().
-        return sums, state.p, state.lam, scales
+        p[...] = state.p
+        return state.lam, scales
     # Multipliers start from the last ones, moved as the sums were; scales are 1 where they are 0.
     positive, guess, are_positive = scales, state.lam * KEEP[:SUMS, 0] - least, all(scales.ravel().tolist())
     if are_positive and all(state.scales.ravel().tolist()):
@@ -188,16 +200,17 @@ def _solved(state: State) -> tuple[FloatArray, FloatArray, FloatArray, FloatArra
         guess = np.where(state.scales > 0, guess * (positive / before), -positive)
     lam, x = solve_rows(own, positive, guess)
     floor = _floors(state.t)[MEANS:] / x.shape[-1]
-    p = np.maximum(x, floor[:, None], out=x)
+    np.maximum(x, floor[:, None], out=p)
     p *= 1 / np.add.reduce(p, axis=-1, keepdims=True)
     highest = (lam + positive / np.sqrt(floor))[..., None]
     if are_positive:
         np.minimum(own, highest, out=own)
-        return sums, p, lam, scales
+        return lam, scales
     live = scales > 0
     lam, live = np.where(live, lam, state.lam), live[..., None]
     np.minimum(own, highest, out=own, where=live)
-    return sums, np.where(live, p, state.p), lam, scales
+    np.copyto(p, state.p, where=~live)
+    return lam, scales
 
 
 def _floors(t: int) -> FloatArray:
@@ -295,4 +308,4 @@ def _changed(state: State, change: Callable[[FloatArray], FloatArray], sums: Flo
     lam = -state.scales / (keep[:, 0] * np.sqrt(x.max(axis=-1)))
     sums[..., :SUMS, :] = (depths - depths.min(axis=-1, keepdims=True)) / keep
     p, pools, shown = change(state.p), change(state.pools), change(state.shown)
-    return state._replace(sums=sums, p=p, pools=pools, shown=shown, lam=lam, drawn=None)
+    return state._replace(sums=sums, p=p, pools=pools, shown=shown, lam=lam, drawn=None, log=None)

@@ -43,16 +43,30 @@ def dtype_below(end: int) -> np.dtype[Any]:
 
 # -- One record: its numbers, and a CRC-32 of its key, a colon and them.
 
+LARGE_RECORD = 65_536
+"""Bytes from which on the CRC is of sums instead, in a fifth of the time: 100 us for the 1.7 MB of 10,000 arms."""
+COLUMNS = 1024
+"""Whole rows of so many integers of 8 bytes are summed by column and by row, modulo 2^64; what is left is not."""
 
-def record_of(key: bytes, body: bytes) -> bytes:
+
+def record_of(key: bytes, body: bytes | memoryview) -> bytes:
     """Return the record with a key of the store, and its checksum."""
-    return body + checksum(key + b":" + body)
+    return b"".join((body, _checksum(key, body)))
+
+
+def _checksum(key: bytes, body: bytes | memoryview) -> bytes:
+    crc = zlib.crc32(key + b":")
+    if len(body) >= LARGE_RECORD:
+        rows = np.frombuffer(body, UNSIGNED[8], len(body) // (8 * COLUMNS) * COLUMNS).reshape(-1, COLUMNS)
+        crc = zlib.crc32(np.add.reduce(rows, axis=1), zlib.crc32(np.add.reduce(rows, axis=0), crc))
+        body = memoryview(body)[rows.nbytes :]
+    return zlib.crc32(body, crc).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def body_of(key: bytes, data: bytes) -> bytes:
     """Invert ``record_of``; a checksum of another record raises ``CodecError``."""
     body = data[:-CHECKSUM_BYTES]
-    if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
+    if _checksum(key, body) != data[-CHECKSUM_BYTES:]:
         raise CodecError("not a record of a session")
     return body
 

@@ -155,7 +155,7 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
     for number, row in enumerate(rows):
         if number >= len(stored) or row is not stored[number]:
             key = ROW + b"%d" % number
-            records[key] = record_of(key, row.astype("<f8").tobytes())
+            records[key] = record_of(key, np.ascontiguousarray(row, "<f8").data.cast("B"))
     return records
 
 
@@ -198,7 +198,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Run:
     if isinstance(run, ArmRun):
         fits = (
             not isinstance(run, SlotRun) or {kept.arm for kept in slots.stored.values()}.issubset(live),
-            all(row.shape == (len(live),) for row in rows[: codec.long_rows(run.state)]),
+            codec.is_unread(run.state) or all(row.shape == (len(live),) for row in rows),
             all(0 <= each.arm < size and each.arm not in run.arms.positions for each in removed.values()),
             len(removed) == len(by_kind[REMOVED]) and removed.keys().isdisjoint(run.arms.labels or ()),
             times is None or all(times.fits(arm, run) for arm in times.silent),
@@ -208,7 +208,10 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Run:
     state, name = run.state, codec.rows_field(run.state.__class__)
     with foreign("the rows of this state"):
         state = state if name is None else state._replace(**{name: rows})
-        state = codec.replayed(state, rows, run.learner) if codec.is_unread(state) else state
+        if codec.is_unread(state):
+            state = codec.replayed(state, rows, run.learner)
+            if state[0].shape[-1] != len(live):
+                raise ValueError("rows of other arms")
     found: dict[str, Any] = {"state": state, "act_times": times, "stored_rows": rows, "control": of_control}
     if isinstance(run, SlotRun):
         found["open_slots"] = slots

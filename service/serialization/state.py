@@ -150,6 +150,8 @@ class Layout(NamedTuple):
     """Those of floats, of any shape."""
     fixed: Sequence[int]
     """Vectors of which the arms have no part in the length."""
+    of_arms: Sequence[int]
+    """The others."""
     integers: Sequence[int]
     rows: Sequence[int]
     has_log: bool
@@ -167,8 +169,8 @@ def layout_of(state_type: Any, shared_type: Any, n_rates: int, is_logged: bool) 
     def places(*annotations: Any) -> list[int]:
         return [place for place, kind in enumerate(kinds) if kind in annotations]
 
-    vectors, fixed = places(FloatArray, FixedArray), places(FixedArray)
-    return Layout(head, places(*_CODES), vectors, fixed, places(IntArray), places(Rows), "log" in defaults)
+    vectors = (places(FloatArray, FixedArray), places(FixedArray), places(FloatArray))
+    return Layout(head, places(*_CODES), *vectors, places(IntArray), places(Rows), "log" in defaults)
 
 
 @lru_cache(maxsize=64)
@@ -207,10 +209,11 @@ def _read_outstanding(reader: Reader, size: int, outstanding: int) -> IntArray:
 # -- States with a log: vectors of which few numbers were set since another vector.
 #
 # Of few arms a state has the vector of its slot's opening, and behind it stand the numbers that differ from it now:
-# how many (1 byte), their arms (uint32 each), and they. Of many arms the state has no vectors, and behind it stand
-# ``LOGGED``, the number of steps, and how many of them came before the open slot (uint32 each). The log is rows
-# beside the state: the vector, then for each commit the arms and the numbers that it set, which later commits leave
-# as they are. A log that is long begins again when a slot opens: see the learner.
+# how many (1 byte; 0 if a learner has more vectors), their arms (uint32 each), and they. Of many arms the state
+# has no vectors, and behind it stand ``LOGGED``, the number of steps, and how many came before the open slot
+# (uint32 each). The log is rows beside the state: the vector, or all of them one behind the other, then for each
+# commit the places and the numbers that it set, which later commits leave as they are. A log that is long begins
+# again when a slot opens: see the learner.
 
 LOGGED = 255
 """In place of how many numbers differ."""
@@ -228,17 +231,12 @@ def is_unread(state: Any) -> bool:
     return (log is not None and not log.base.size) or (kept is not None and bool(kept.log.rows) and not kept.arms)
 
 
-def long_rows(state: Any) -> int | None:
-    """Return how many of its first rows have a number for each arm; None: all."""
-    return (0 if getattr(state, "regressions", None) is not None else 1) if is_unread(state) else None
-
-
-def shortened(state: Any) -> tuple[Any, bytes]:
+def shortened(state: Any, layout: Layout) -> tuple[Any, bytes]:
     """Return a state as its fields are stored, and what stands behind them."""
     if (log := state.log) is not None:
-        short = state._replace(weights=_NONE, opened=_NONE)
+        short = state._replace(**{state._fields[at]: _NONE for at in layout.of_arms})
         return short, BYTES[LOGGED] + _LOGGED_HEAD.pack(len(log.steps), log.opened)
-    if state.weights is state.opened:
+    if not hasattr(state, "opened") or state.weights is state.opened:
         return state, BYTES[0]
     (places,) = (state.weights != state.opened).nonzero()
     if places.size * STEP_BYTES >= state.weights.nbytes or places.size >= LOGGED:
@@ -252,7 +250,7 @@ def _layout(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I{count}d")
 
 
-def _read_log(reader: Reader, state: Any) -> Any:
+def _read_log(reader: Reader, state: Any, layout: Layout) -> Any:
     """Read what ``shortened`` put behind a state, and return the whole; rows of it are still to be read.
 
     Parameters
@@ -268,12 +266,12 @@ def _read_log(reader: Reader, state: Any) -> Any:
     (count,) = reader.unpack(BYTE)
     if count == LOGGED:
         steps, opened = reader.unpack(_LOGGED_HEAD)
-        if not opened <= steps <= MAX_EVENTS or state.weights.size or state.opened.size:
+        if not opened <= steps <= MAX_EVENTS or any(state[at].size for at in layout.of_arms):
             raise CodecError("not a state with a log")
         return state._replace(log=Log(_NONE, ((0, 0.0),) * steps, opened))
     numbers = reader.unpack(_layout(count))
     if count:
-        if state.weights is not state.opened:
+        if not hasattr(state, "opened") or state.weights is not state.opened:
             raise CodecError("not a state at the opening of its slot")
         weights = state.opened.copy()
         weights[list(numbers[:count])] = numbers[count:]
@@ -284,8 +282,8 @@ def _read_log(reader: Reader, state: Any) -> Any:
 def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
-    They are float64 arrays: of learners with rows of shape (n_arms,); of a log the vector, shape (n_arms,), then
-    for each commit the arms and numbers that it set, (2 * n_steps,).
+    They are float64 arrays: of learners with rows of shape (n_arms,); of a log the vectors, shape (n * n_arms,),
+    then for each commit the places and numbers that it set, (2 * n_steps,).
     """
     log: Log | None = getattr(run.state, "log", None)
     if log is not None:
@@ -307,7 +305,8 @@ def replayed(state: Any, rows: Rows, learner: Any) -> Any:
     Parameters
     ----------
     state : one that ``is_unread``
-    rows : as ``rows_of`` gives them: shape (n_arms,), then for each commit (2 * n_steps,)
+    rows : as ``rows_of`` gives them: the vectors, then for each commit (2 * n_steps,)
+    n_arms : of the session now
     learner : of the session
 
     Raises
@@ -345,7 +344,7 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     arms: Arms | None = getattr(run, "arms", None)
     shared: Any = getattr(run, "shared", ())
     layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates), ledger.logged > 0)
-    state, behind = shortened(state) if layout.has_log else (state, b"")
+    state, behind = shortened(state, layout) if layout.has_log else (state, b"")
     fields, parts = state + shared, list[bytes]()
     forms, place, before, data_before, size = 0, 1, None, b"", 0 if arms is None else arms.size
     for at in layout.vectors:
@@ -430,8 +429,8 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         found[at] = (None,) * count
     state = type(old)(*[found[at] for at in range(len(old)) if at in found])
     if layout.has_log:
-        state = _read_log(reader, state)
-        if not all(np.isfinite(state[at]).all() for at in layout.vectors if state[at] is not found[at]):
+        state = _read_log(reader, state, layout)
+        if not all(np.isfinite(state[at]).all() for at in layout.of_arms if state[at] is not found[at]):
             raise CodecError("a log of numbers that are infinite or NaN")
     if arms is not None and (kept := getattr(old, "regressions", None)) is not None:
         state = state._replace(regressions=kept.read(bytes(reader.take(len(reader.left))), len(arms.live)))

@@ -8,12 +8,14 @@ import pytest
 from service.commit.cache import CachedSession
 from service.engine.ledger import ArmFeedback
 from service.errors import StateCorruptError
-from service.learners import dexp3
+from service.learners import dexp3, multiscale_state
 from service.learners import dexp3 as dexp3_log
+from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as logs
+from service.serialization.binary import CHECKSUM_BYTES, COLUMNS, LARGE_RECORD, CodecError, body_of, record_of
 from service.store.base import Snapshot, Written
 
 ARMS, KEPT = 4, 5
@@ -26,6 +28,8 @@ def few_are_many(monkeypatch):
     monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", ARMS)
     monkeypatch.setattr(dexp3_log, "ARMS_PER_STEP", 1)
     monkeypatch.setattr(dexp3_log, "KEPT_STEPS", KEPT)
+    monkeypatch.setattr(multiscale_state, "LOGGED_ARMS", ARMS)
+    monkeypatch.setattr(multiscale_state, "MOST_STEPS", 8 * KEPT)
 
 
 class Stores:
@@ -59,7 +63,11 @@ class Stores:
 
 
 def vectors_of(run):
-    return [part.tobytes() for part in run.state[:2]]
+    return [part.tobytes() for part in run.state if isinstance(part, np.ndarray) and part is not drawn_of(run)]
+
+
+def drawn_of(run):
+    return getattr(run.state, "drawn", None)
 
 
 def outstanding(run, chance):
@@ -88,8 +96,9 @@ def step(run, chance):
 @pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("expiry", [None, ExpirySpec(after_seconds=1e6)])
-def test_whoever_reads_a_session_has_the_vectors_of_who_wrote_it(seed, expiry):
-    session, chance = Stores(dexp3.Dexp3Spec(arms=LABELS), expiry), random.Random(seed)
+@pytest.mark.parametrize("spec", [dexp3.Dexp3Spec, MultiscaleTsallisSpec])
+def test_whoever_reads_a_session_has_the_vectors_of_who_wrote_it(seed, spec, expiry):
+    session, chance = Stores(spec(arms=LABELS), expiry), random.Random(seed)
     logged = 0
     for second in range(150):
         run = session.run()
@@ -130,10 +139,10 @@ def test_a_commit_of_many_arms_sends_what_it_did_and_now_and_then_the_whole():
 
 def test_no_more_steps_stand_behind_a_state_than_their_number_can_say():
     session = Stores(dexp3.Dexp3Spec(n_arms=1_000))
-    opened = session.run().state.opened
+    opened, layout = session.run().state.opened, logs.layout_of(dexp3.State, None, 3, False)
     for count, vectors in [(logs.LOGGED - 1, 1), (logs.LOGGED, 2)]:
         weights = np.where(np.arange(1_000) < count, 0.5, opened)
-        short, behind = logs.shortened(session.run().state._replace(weights=weights))
+        short, behind = logs.shortened(session.run().state._replace(weights=weights), layout)
         assert (short.weights is opened, behind == b"\0") == (vectors == 1, vectors == 2)
 
 
@@ -178,6 +187,54 @@ def test_rows_that_are_not_those_of_the_state_are_refused(harm):
         session.loaded()
     session.kept = whole
     session.loaded()
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize(
+    ("number", "values"),
+    [(0, [0.1] * 21 * 5), (0, [0.1] * 20), (0, [float("nan")] * 21 * 6), (1, [48.0] * 8 + [0.1] * 8)],
+)
+def test_vectors_that_are_not_those_of_the_state_are_refused(number, values):
+    session = Stores(MultiscaleTsallisSpec(n_arms=6), ExpirySpec(after_seconds=1e6, default_loss=0.5))
+    run = session.run()
+    run.act()
+    session.commit(run)
+    session.loaded()
+    session.kept[b"r%d" % number] = records.record_of(b"r%d" % number, np.array(values).tobytes())
+
+    with pytest.raises(StateCorruptError):
+        session.loaded()
+
+
+def test_an_event_of_many_arms_is_sent_without_their_vectors():
+    session = Stores(MultiscaleTsallisSpec(n_arms=1_000), ExpirySpec(after_seconds=1e6, default_loss=0.5))
+    run = session.run()
+    arm = run.act().arm
+    session.commit(run)
+    assert session.sent > 21 * 8_000
+    run = session.run()
+    run.settle(ArmFeedback(arm, 0.3))
+    session.commit(run)
+
+    assert session.sent < 1_000
+    assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
+
+
+def test_a_large_record_that_was_changed_anywhere_is_found():
+    row = np.random.default_rng(1).random(3 * COLUMNS + LARGE_RECORD // 8)
+    record = record_of(b"r0", row.tobytes())
+    assert body_of(b"r0", record) == row.tobytes()
+    others = [np.roll(row, 1), np.roll(row, COLUMNS), row[::-1].copy(), row[:-1]]
+    swapped = row.reshape(-1, COLUMNS).copy()
+    swapped[:, [0, 1]] = swapped[:, [1, 0]]
+    for place in (0, 5, COLUMNS, row.size - 1):
+        others.append(row.copy())
+        others[-1][place] = np.nextafter(row[place], 1)
+    for other in [*others, swapped]:
+        with pytest.raises(CodecError):
+            body_of(b"r0", other.tobytes() + record[-CHECKSUM_BYTES:])
+    with pytest.raises(CodecError):
+        body_of(b"r1", record)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 3.0, float("inf"), float("nan")])
