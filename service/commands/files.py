@@ -193,13 +193,13 @@ def _feed(options: argparse.Namespace, screen: Screen) -> int:
 
 
 def _absent(path: Path, options: argparse.Namespace) -> list[str]:
-    """Return the renamed columns that no row has; none of a file without rows."""
-    absent, is_empty = set(options.rename), True
+    """Return the renamed columns that no row has."""
+    absent = set(options.rename)
     for _, _, value in read_rows(path, options.format) if absent else ():
-        absent, is_empty = absent.difference(value if isinstance(value, dict) else ()), False
+        absent -= value.keys() if isinstance(value, dict) else set()
         if not absent:
             break
-    return [] if is_empty else sorted(absent)
+    return sorted(absent)
 
 
 def _events(

@@ -119,12 +119,11 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self.write, self.is_closing = self.transport.write, self.transport.is_closing
         # What the scopes of all requests have in common.
         self._shared: dict[str, Any] = {"type": "http", "asgi": ASGI, "scheme": "http", "root_path": ""}
-        self._left = self.loop.create_future()
-        extensions = {IS_GONE: self.is_gone, LEFT: self._left}
-        self._shared |= {"client": self.client, "server": self.server, "extensions": extensions}
+        self._left, self.done = self.loop.create_future(), self.loop.create_future()
+        self._shared |= {"client": self.client, "server": self.server}
+        self._shared["extensions"] = {IS_GONE: self.is_gone, LEFT: self._left}
         self._only_health = self._limit.opened(self)
-        self.done = self.loop.create_future()  # What is awaited of a message that is written at once.
-        self.done.set_result(None)
+        self.done.set_result(None)  # What is awaited of a message that is written at once.
         self._idle_since = self._limit.clock()
         self._close_if_idle()
 
@@ -134,8 +133,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self._stop_timer()
         self._unset_keepalive_if_required()
         self._unparsed = b""
-        if not self._left.done():
-            self._left.set_result(None)
+        self._left.cancel()
         for each in (self._running, self.cycle):
             if each is not None and not each.response_complete:
                 each.disconnected = True
@@ -382,7 +380,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if self._lingering or self.is_gone():
             return False
         self._half_closed = True
-        self._left.set_result(None)
+        self._left.cancel()
         self._answer_and_close()
         return True
 

@@ -90,7 +90,6 @@ def test_rows_without_ids_get_those_of_the_file_and_their_numbers(fed):
     assert (code, found["applied"], found["left_out"]) == (0, 3, ["other", "place"])
     code, found = fed("a.csv", content, "--rename", "label=item,reward=paid,goal=nope", "--session", "t")
     assert (code, "no column nope" in found) == (2, True)
-    assert fed("a.jsonl", b"", "--rename", "label=nope")[0] == 0
     code, found = fed("b.csv.gz", gzip.compress(content), *flags)
     assert (code, found["applied"], found["duplicates"]) == (0, 0, 3)
 
