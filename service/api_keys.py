@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
+from jiter import from_json
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from .errors import RateLimitedError
@@ -96,30 +97,21 @@ def _inline(settings: Settings) -> str:
 
 def _parse(text: str, where: str) -> Sequence[ApiKey]:
     try:
-        keys = _KEYS.validate_python(_read(text, where), strict=True)
+        keys = _KEYS.validate_python(from_json(text.encode(), catch_duplicate_keys=True), strict=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise SettingsError(f"{where}: {place or 'list'}: {first['msg']}") from None
+    except ValueError as error:  # Its text may have names of fields.
+        is_twice = "duplicate key" in str(error)
+        reason = "a field is named twice in one object" if is_twice else "not valid JSON"
+        raise SettingsError(f"{where}: list: {reason}") from None
     for field in ("name", "sha256"):
         if len({getattr(key, field) for key in keys}) < len(keys):
             raise SettingsError(f"{where}: two keys have the same {'name' if field == 'name' else 'secret'}")
     if not keys:
         raise SettingsError(f"{where}: no keys; leave the setting out to serve everybody")
     return keys
-
-
-def _read(text: str, where: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields = dict(pairs)
-        if len(fields) < len(pairs):
-            raise SettingsError(f"{where}: list: a field is named twice in one object")
-        return fields
-
-    try:
-        return json.loads(text, object_pairs_hook=unique)
-    except (ValueError, RecursionError):
-        raise SettingsError(f"{where}: list: not valid JSON") from None
 
 
 def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
