@@ -6,10 +6,9 @@ document.addEventListener("DOMContentLoaded", async () => {
   const root = new URL(document.documentElement.dataset.content_root, location.href);
   const site = new URL("../", root);
   if (!chooser || location.protocol === "file:") return; // A page opened as a file may read no other.
-  const answer = await fetch(new URL("versions.json", site)).catch(() => null);
-  if (!answer?.ok) return;
+  const read = fetch(new URL("versions.json", site)).then((answer) => (answer.ok ? answer.json() : []));
   const here = chooser.value;
-  const names = new Set([here, ...(await answer.json())]);
+  const names = new Set([here, ...(await read.catch(() => []))]); // Else this version alone.
   chooser.replaceChildren(...[...names].map((name) => new Option(name, name, name === here, name === here)));
   chooser.addEventListener("change", async () => {
     const version = new URL(`${chooser.value}/`, site);

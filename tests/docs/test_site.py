@@ -80,10 +80,14 @@ def test_a_link_to_nowhere_ends_the_build_and_leaves_the_site_as_it_was(tmp_path
     assert json.loads((tmp_path / "site/versions.json").read_text()) == ["2.0.0"]
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64  # A browser opens many connections at once.
+
+
 @pytest.fixture(scope="module")
 def address(site):
     """Of a server of plain files, which knows the site by a path of its own."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=site.parent)) as server:
+    with Server(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=site.parent)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/{site.name}"
         server.shutdown()
