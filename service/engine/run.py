@@ -155,10 +155,9 @@ class FeatureRun(ProvisionalRun):
         """
         kept = known(self.state)
         at_once = min(max(MERGED_CELLS // (2 * kept.d * kept.d), 1), MERGED_ARMS)
-        if len(kept.fresh) <= at_once:
-            return False
-        self.state = self.state._replace(regressions=kept.opened(at_once))
-        return True
+        if is_long := len(kept.fresh) > at_once:
+            self.state = self.state._replace(regressions=kept.opened(at_once))
+        return is_long
 
     def act(self, eligible: base.IntArray | None = None, encoded: Encoded | None = None) -> ArmAction:
         """Open the next slot, draw its arm for a visitor and charge it with the default loss, if there is one."""

@@ -82,7 +82,7 @@ class Log(NamedTuple):
     """
 
     rows: Rows = ()
-    """The snapshot, empty if that is of no plays, and rows of operations; none while there is only ``tail``."""
+    """The snapshot, one number if that is of no plays, and rows of operations; none if ``tail`` is all."""
     tail: bytes = b""
     """The operations behind them."""
     size: int = 0
@@ -94,7 +94,7 @@ class Log(NamedTuple):
         """Return the log with one row more, and nothing behind it."""
         digest = blake2b(self.mark, digest_size=len(self.mark))
         digest.update(row.data)
-        return Log((*self.rows, row), b"", self.size, digest.digest() if row.size else self.mark)
+        return Log((*self.rows, row), b"", self.size, digest.digest() if row.size > 1 else self.mark)
 
 
 _NOTHING = np.zeros(0)
@@ -229,7 +229,7 @@ class Regressions(NamedTuple):
         log = Log(rows, tail + operation, size + 1, mark)
         if len(log.tail) >= ROW_BYTES:
             row = np.frombuffer(log.tail + bytes(-len(log.tail) % 8), "<f8")
-            log = Log(rows or (_NOTHING,), b"", size + 1, mark).with_row(row)
+            log = Log(rows or (np.zeros(1),), b"", size + 1, mark).with_row(row)
             longest = 16 * len(self.arms) * layout(self.d).size
             if log.size >= MOST_OPERATIONS or ROW_BYTES * (len(log.rows) - 1) >= longest:
                 log = Log().with_row(self.snapshot())
@@ -279,7 +279,7 @@ class Regressions(NamedTuple):
         for known in (self.before or start, start):
             n_known, tail = len(known.log.rows), known.log.tail
             data = b"".join([*(row.tobytes() for row in rows[max(n_known, 1) :]), self.log.tail])
-            is_of_start = n_known or not rows or not rows[0].size
+            is_of_start = n_known or not rows or rows[0].size == 1
             is_before = n_known <= len(rows) and known.log.mark == logs[n_known].mark and data.startswith(tail)
             if is_of_start and is_before:
                 break

@@ -140,9 +140,7 @@ def _scaled(values: Sequence[Any], within: Sequence[float], text: str) -> Column
     low, high = within
     size, columns, is_outside = high - low, list[int](), False
     for value in values:
-        if type(value) is not float and (type(value) is not int or abs(value) > LARGEST_FLOAT):
-            raise ValueError(text)
-        if not -math.inf < value < math.inf:
+        if type(value) not in (int, float) or not -LARGEST_FLOAT <= value <= LARGEST_FLOAT:
             raise ValueError(text)
         share = 2 * (value - low) / size - 1
         columns.append(round((share if share < 1 else 1) * UNIT) if share > -1 else -UNIT)

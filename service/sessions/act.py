@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -106,29 +106,20 @@ def find(run: Run, choice: Choice) -> Found:
     return Found(positions if choice.field == "eligible" else run.arms.without(positions), skipped)
 
 
-def check_segments(run: Run) -> SegmentRun:
-    """Refuse to name a segment in a session without.
+R = TypeVar("R", SegmentRun, FeatureRun)
+
+
+def of_kind(run: Run, kind: type[R]) -> R:
+    """Refuse to name a segment, or features, in a session that has none.
 
     Raises
     ------
     InvalidRequestError
         naming the field.
     """
-    if not isinstance(run, SegmentRun):
-        raise InvalidRequestError.of("segment", "this session has no segments: create one with `segments`")
-    return run
-
-
-def of_features(run: Run) -> FeatureRun:
-    """Refuse to name features of a session without.
-
-    Raises
-    ------
-    InvalidRequestError
-        naming the field.
-    """
-    if not isinstance(run, FeatureRun):
-        raise InvalidRequestError.of("features", "this session has no features: create one with `features`")
+    if not isinstance(run, kind):
+        field, option = ("segment", "segments") if kind is SegmentRun else ("features", "features")
+        raise InvalidRequestError.of(field, f"this session has no {option}: create one with `{option}`")
     return run
 
 
@@ -164,7 +155,7 @@ class Act(Operation):
     async def check(self, draft: Draft) -> Found:
         """Find the arms that may be drawn, or refuse the request."""
         if self.segment is not None:
-            check_segments(draft.run)
+            of_kind(draft.run, SegmentRun)
         if self.count > 1 and self.count * (cells := _cells(draft.run)) > self.max_cells:
             text = f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
             raise InvalidRequestError.of("count", text)
@@ -173,7 +164,7 @@ class Act(Operation):
         found = ANY if self.choice is None else find(draft.run, self.choice)
         if self.features is None and not isinstance(draft.run, FeatureRun):
             return found
-        return found._replace(encoded=of_features(draft.run).encoder.encode(self.features))
+        return found._replace(encoded=of_kind(draft.run, FeatureRun).encoder.encode(self.features))
 
     async def apply(self, draft: Draft, found: Found) -> Applied:
         run = draft.run

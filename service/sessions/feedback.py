@@ -18,12 +18,13 @@ from ..engine.arm_run import ArmRun
 from ..engine.control import Group
 from ..engine.ledger import ArmFeedback, PointFeedback
 from ..engine.run import FeatureRun, PointRun, ProvisionalRun, Run, SlotRun
+from ..engine.segment_run import SegmentRun
 from ..learners.base import Information, Visit
 from ..learners.specs import MAX_NAMED, named
 from ..models.events import Event, GoalEvent, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, WrongEvent
 from ..serialization.records import Learned
 from ..store.base import DIGEST_BYTES
-from .act import check_segments, of_features
+from .act import of_kind
 from .clicks import by_token
 
 # -- Events read as the run of a session takes them.
@@ -46,15 +47,14 @@ _OTHER_WORD = {
 def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     losses = run.params.losses
     if not isinstance(event, OneArmEvent):
-        raise errors.InvalidRequestError.of(
-            losses.word, f"this session's learner takes one {losses.word} of one arm"
-        )
+        text = f"this session's learner takes one {losses.word} of one arm"
+        raise errors.InvalidRequestError.of(losses.word, text)
     if event.word not in (losses.word, "goal", "void"):
         raise errors.InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
     if event.segment is not None:
-        check_segments(run)
+        of_kind(run, SegmentRun)
     _check_group(event, run)
-    visit = None if event.features is None else Visit(of_features(run).encoder.encode(event.features).x)
+    visit = None if event.features is None else Visit(of_kind(run, FeatureRun).encoder.encode(event.features).x)
     arm, goals = _arm(event, run), run.params.goals
     options: Any = {"segment": event.segment or "", "is_control": event.group == "control", "visit": visit}
     found = ArmFeedback(arm, 0.0, event.slot, **options)

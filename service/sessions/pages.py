@@ -20,7 +20,7 @@ from ..commit.batch import Journal
 from ..cooperative import COMPACT, Body, FairYield, answer_body, json_chunks, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import LossRange
-from ..engine.run import Run, SlotRun
+from ..engine.run import FeatureRun, Run, SlotRun
 from ..learners.base import FloatArray, IntArray
 from ..learners.multiscale_tsallis import MultiscaleTsallis
 from ..serialization import summary as listed_fields
@@ -29,7 +29,7 @@ from ..serialization.state import NEWEST, read_shown
 from ..serialization.summary import COUNTS, Sample, shown_mean, time_text
 from ..serialization.summary import HintCode as HintCode
 from ..store.base import ArmCounts, Listed, Log, Snapshot, Store, add_counts, counts_of
-from .act import of_features
+from .act import of_kind
 from .history import PERIOD_SECONDS, dropped, place_of
 from .segments import find
 from .views import Reader, check_id, of_store, so_far, summary, sums_so_far
@@ -144,7 +144,7 @@ async def features_page(reader: Reader, session_id: str) -> Body:
     """
     check_id(session_id)
     _, cached = await reader.load(session_id)
-    run = of_features(cached.run)
+    run = of_kind(cached.run, FeatureRun)
     (acts, _, *said), features = run.ledger.said, run.encoder.features
     shares = np.divide(said, max(acts, 1)).reshape(2, -1).T.tolist()
     rows = {
@@ -165,7 +165,7 @@ async def visitor_page(reader: Reader, session_id: str, said: Mapping[str, Any])
     """
     check_id(session_id)
     _, cached = await reader.load(session_id)
-    run = of_features(cached.run)
+    run = of_kind(cached.run, FeatureRun)
     names, shares = run.arms.names, run.for_visitor(run.encoder.encode(said).x).tolist()
     rows = [
         {"arm": arm, **({} if names is None else {"label": names[arm]}), "probability": share}

@@ -16,7 +16,7 @@ from ..errors import InvalidRequestError, StateCorruptError, UnknownSegmentError
 from ..serialization.records import name_of
 from ..serialization.summary import effective_arms, shown_mean, time_text
 from ..store.base import Snapshot, Store
-from .act import check_segments
+from .act import of_kind
 from .views import Reader, check_id, fields_of
 
 SegmentSort = Literal["segment", "-segment", "slots", "-slots", "mean", "-mean"]
@@ -57,7 +57,7 @@ async def find(reader: Reader, session_id: str, names: Sequence[str]) -> Found:
     for tried in range(1, MAX_TRIES + 1):
         snapshot, cached = await reader.settled(session_id, Journal())
         # What the worker that commits has read is its own.
-        run = replace(check_segments(cached.run), segments=KeptSegments())
+        run = replace(of_kind(cached.run, SegmentRun), segments=KeptSegments())
         if (found := await reader.store.read_segments(session_id, [name_of(name) for name in names])) is None:
             raise UnknownSessionError
         if found.version != snapshot.version and tried < MAX_TRIES:
@@ -69,7 +69,7 @@ async def find(reader: Reader, session_id: str, names: Sequence[str]) -> Found:
             if found.version == snapshot.version:
                 raise
             continue
-        known = check_segments(read.run).segments.known
+        known = of_kind(read.run, SegmentRun).segments.known
         kept = {name: run.fitted(each) for name in names if (each := known[name]) is not None}
         return Found(snapshot, cached, run, kept)
     raise StateCorruptError
