@@ -339,16 +339,16 @@ class SurplusFeedbackError(ServiceError):
     """How many of them are surplus."""
 
     @classmethod
-    def of(cls, text: str, events: int, indexes: Sequence[int]) -> Self:
+    def of(cls, events: int, indexes: Sequence[int]) -> Self:
         """Make the error for a request of which some events are surplus.
 
         Parameters
         ----------
-        text : for the client
         events : number of events in the request
         indexes : places of the surplus ones in the request, from 0
         """
-        error = cls(text, indexes=indexes)
+        text = f"Events that answer no outstanding decision: {len(indexes)} of {events}"
+        error = cls(f"{text}; act first, or leave them out with ?on_surplus=skip", indexes=indexes)
         error.events, error.surplus = events, len(indexes)
         return error
 

@@ -24,7 +24,6 @@ from ..learners.base import Posted
 from ..learners.specs import ArmsSpec
 from ..models.events import PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
-from ..sessions.feedback import TO_SETTLE
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
 from .calls import IDEMPOTENCY_KEY, MAX_KEY_LENGTH
@@ -71,10 +70,9 @@ def describe_answers(
     return route | ({"openapi_extra": KEYED} if keyed else {})
 
 
-_SURPLUS = "2 events for 1 outstanding decision: 1 too many for their arms; " + TO_SETTLE
 _SHOWN = (
     errors.UnauthorizedError.of("and the request has none"),
-    errors.SurplusFeedbackError(_SURPLUS, indexes=[1]),
+    errors.SurplusFeedbackError.of(2, [1]),
     errors.InvalidRequestError.of("loss", "loss must lie in [-10.0, 10.0]", 1),
     errors.InvalidTokenError(),
 )

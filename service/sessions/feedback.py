@@ -322,7 +322,7 @@ class SettleFeedback(Operation):
             judged = await judge(draft, (event.digest for event in self.events), feedback)
             voided = sum(feedback[index].is_void for index in judged.applied)
         if judged.surplus and not skips:
-            raise errors.SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
+            raise errors.SurplusFeedbackError.of(len(self.events), judged.surplus)
         if self.is_trial:
             return Applied(b"", changed=False)
         if is_plain:
@@ -436,22 +436,3 @@ class SettleFeedback(Operation):
             await draft.fair_yield()
         run.ledger.goals = tuple(counts)
         return delays
-
-
-TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
-"""What can be done about surplus events."""
-
-
-def surplus_text(run: Run, judged: Judged) -> str:
-    """Say how many events are surplus, of how many, and what can be done."""
-    surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
-    if isinstance(run, SlotRun):
-        names = "names" if surplus == 1 else "name"
-        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {TO_SETTLE}"
-    which = " for their arms" if isinstance(run, ArmRun) else ""
-    decisions = _number(run.counts.outstanding, "outstanding decision")
-    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {TO_SETTLE}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
