@@ -495,7 +495,8 @@ class ArmRun(BaseRun):
         """Give up one or more outstanding decisions of an arm and learn ``loss`` of them in one step.
 
         It is on the learner's scale; None: nothing is learned. In silence, and of decisions made in it, it counts
-        in the mean alone.
+        in the mean alone; so it does if it was learned already, when they were charged. Segments find out by
+        themselves which of their decisions have expired, when they are next used.
         """
         heard = (count - self.take(position, count)) * (not self.ledger.silent)
         self.ledger.expire_of(position, count)
@@ -503,8 +504,9 @@ class ArmRun(BaseRun):
             self.state = self.learner.expire(self.state, count)
             return
         self.ledger.learn(loss, count)
-        self.state = self.learner.give_up(self.state, count - heard) if heard < count else self.state
-        self.state = self.learner.settle(self.state, position, loss, heard) if heard else self.state
+        if self.params.charged is None:
+            self.state = self.learner.give_up(self.state, count - heard) if heard < count else self.state
+            self.state = self.learner.settle(self.state, position, loss, heard) if heard else self.state
 
     def surplus_checker(self) -> SurplusChecker:
         left, outstanding, positions = dict[int, int](), self.ledger.by_arm, self.arms.positions
@@ -561,8 +563,7 @@ class ArmRun(BaseRun):
             self.state = self.learner.add_arms(self.state, count)
 
     def _settle_removed(self, removed: Sequence[int], positions: IntArray) -> None:
-        expiry = self.params.expiry
-        default = None if expiry is None else expiry.loss
+        default = None if (expiry := self.params.expiry) is None else expiry.loss
         if self.control is not None:
             self.control.remove(positions, default)
         count = self.ledger.remove(positions)

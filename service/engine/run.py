@@ -118,15 +118,6 @@ class ProvisionalRun(ArmRun):
         else:
             self.state = self.learner.uncharge(self.state, position, self.default)
 
-    def expire(self, position: int, count: int, loss: float | None) -> None:
-        """Give up decisions of an arm; their loss was learned when they were charged."""
-        self.take(position, count)
-        self.ledger.expire_of(position, count)
-        if loss is None:
-            self.state = self.learner.expire(self.state, count)
-        else:
-            self.ledger.learn(loss, count)
-
 
 MERGED_CELLS, MERGED_ARMS = 40_000, 500
 """Numbers of the sums of arms that are merged and solved for at once, which takes 5 ms at most; and arms."""

@@ -324,18 +324,6 @@ class SegmentRun(ArmRun):
         if kept is not None and moment.segment is not None:
             self.segments.put(name, kept._replace(segment=moment.segment))
 
-    def expire(self, position: int, count: int, loss: float | None) -> None:
-        """Give up decisions of an arm; their default was learned when they were charged.
-
-        Segments find out by themselves when they are next used.
-        """
-        self.take(position, count)
-        self.ledger.expire_of(position, count)
-        if loss is None:
-            self.state = self.learner.expire(self.state, count)
-        else:
-            self.ledger.learn(loss, count)
-
     def probabilities_of(self, kept: KeptSegment) -> FloatArray:
         """Return the distribution of a segment that readers see, shape (live arms,); it is 0 for paused arms.
 
