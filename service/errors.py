@@ -335,8 +335,6 @@ class SurplusFeedbackError(ServiceError):
     status, code, title = 409, "surplus_feedback", "Some events answer no outstanding decision"
     events: int = 0
     """Events in the request."""
-    surplus: int = 0
-    """How many of them are surplus."""
 
     @classmethod
     def of(cls, events: int, indexes: Sequence[int]) -> Self:
@@ -349,7 +347,7 @@ class SurplusFeedbackError(ServiceError):
         """
         text = f"Events that answer no outstanding decision: {len(indexes)} of {events}"
         error = cls(f"{text}; act first, or leave them out with ?on_surplus=skip", indexes=indexes)
-        error.events, error.surplus = events, len(indexes)
+        error.events = events
         return error
 
 

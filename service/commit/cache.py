@@ -85,7 +85,7 @@ class SurplusWatch:
             self.mostly_surplus.clear()
         before, surplus = self._sessions.get(session_id, (0, 0))
         events += before
-        surplus += settled.get("surplus", 0) + sum(each.surplus for each in refused)
+        surplus += settled.get("surplus", 0) + sum(len(each.indexes) for each in refused)
         if events >= WINDOW:
             (self.mostly_surplus.add if 2 * surplus > events else self.mostly_surplus.discard)(session_id)
             events = surplus = 0
