@@ -55,6 +55,6 @@ RUN mkdir --mode 1777 /data
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
+HEALTHCHECK --interval=5s --timeout=10s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['BANDIT_PORT']}/readyz\", timeout=2)"]
 ENTRYPOINT ["python", "-m", "service"]
