@@ -87,7 +87,7 @@ def read_cell(readers: Mapping[str, Callable[[Any], Any]], name: str, value: Any
     """
     try:
         return readers[name](value) if name in readers else value
-    except (ValueError, TypeError, ArithmeticError, KeyError) as error:
+    except (ValueError, TypeError, ArithmeticError, KeyError, SyntaxError) as error:
         raise ValueError(f"{name}: {repr(value)[:40]} can't be read") from error
 
 

@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..flag_parser import FlagParser
 from ..row_files import FORMATS, LogFileError, parquet_module, piped
@@ -32,6 +33,8 @@ class Estimate(NamedTuple):
     """Inverse propensity score; for an arm's mean, the mean. None where there is not enough data."""
     snips: Interval | None = None
     """Self-normalised, as ``ips`` is too where events name no slot; None where there is not enough data."""
+    dr: Interval | None = None
+    """Doubly robust; None also where the log has no columns of visitors, or not each act could draw each arm."""
 
 
 def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
@@ -47,13 +50,23 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
         yield found._replace(ips=found.snips, snips=None)
 
 
-def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
-    """Yield the value of uniform play, and of each arm played whenever it could be.
+RIDGE, FOLDS = 10.0, 10
+"""Of the regressions of doubly robust estimates: those of the learner have the same penalty."""
+
+
+def policies(outcomes: Outcomes, confidence: float, *, linear: bool = False) -> Iterator[Estimate]:
+    """Yield the value of uniform play, of each arm played whenever it could be, and of a linear policy.
 
     Parameters
     ----------
     outcomes : what was logged of settled decisions, with the probabilities of what was drawn
     confidence : of the intervals, in (0, 1); they hold as the number of acts grows
+    linear : whether to add the policy that plays the arm of the best prediction, from acts at other times
+
+    Raises
+    ------
+    LogFileError
+        if ``linear`` asks for what the log can't say.
 
     Notes
     -----
@@ -61,34 +74,81 @@ def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     divides by the sum of weights (Swaminathan and Joachims 2015), the effective sample size is Kish's (1965).
     Acts of a control group are weighed alike: each probability is that within its act's own group. Intervals are
     normal; with two values, or of acts that all ended alike, they have the wider ends of that and Wilson's (1927).
+    DR (Dudik, Langford and Li 2011) adds weighed errors to a prediction of the policy's value, by a ridge
+    regression of each arm's outcomes on the visitor's columns, around the mean of all. Of ten parts of the log, in
+    their order of time, each is predicted from the nine others (Chernozhukov et al. 2018).
     """
-    uniform = 1 / (outcomes.eligible * outcomes.probabilities)
-    yield _value("uniform", uniform, outcomes, confidence)
-    for arm in np.unique(outcomes.arms):
-        weights = (outcomes.arms == arm) / outcomes.probabilities
-        yield _value(outcomes.name(int(arm)), weights, outcomes, confidence)
+    arms = np.unique(outcomes.arms)
+    why = ""
+    if outcomes.columns is None:
+        why = "columns of visitors, as a decision log with `features` has them"
+    elif outcomes.spread is not None:
+        why = "events that name their slots, as those by token do"
+    elif (outcomes.eligible != arms.size).any():
+        why = "that each act could draw each arm of the log"
+    if why and linear:
+        raise LogFileError(f"--policy linear needs {why}")
+    x, p = None if why else outcomes.columns, outcomes.probabilities
+    own, mean, best, chosen = np.zeros((4, outcomes.arms.size))
+    best, sign, alone = best - np.inf, 1 if outcomes.is_larger_better else -1, list[Estimate]()
+    for arm in arms:
+        is_own, predicted = outcomes.arms == arm, own
+        if x is not None:
+            predicted = _predicted(x, outcomes.values, is_own)
+            own[is_own], mean = predicted[is_own], mean + predicted / arms.size
+            chosen, best = np.where(sign * predicted > best, arm, chosen), np.maximum(sign * predicted, best)
+        direct = None if why else (predicted, own)
+        alone.append(_value(outcomes.name(int(arm)), is_own / p, outcomes, confidence, direct))
+    direct = None if why else (mean, own)
+    yield _value("uniform", 1 / (outcomes.eligible * p), outcomes, confidence, direct)
+    yield from alone
+    if linear:
+        yield _value("linear", (chosen == outcomes.arms) / p, outcomes, confidence, (sign * best, own))
 
 
-def _value(name: str, weights: Floats, outcomes: Outcomes, confidence: float) -> Estimate:
+def _predicted(x: Floats, values: Floats, is_own: NDArray[np.bool_]) -> Floats:
+    """Return what each act would have got with the arm of ``is_own``, as acts in the nine other parts say."""
+    found, parts = np.empty(values.size), np.arange(values.size) * FOLDS // max(values.size, 1)
+    for part in range(FOLDS):
+        others, inside = parts != part, parts == part
+        mean, known = values[others].sum() / max(others.sum(), 1), x[is_own & others]
+        gram = known.T @ known + RIDGE * np.eye(x.shape[1])
+        found[inside] = mean + x[inside] @ np.linalg.solve(gram, known.T @ (values[is_own & others] - mean))
+    return found
+
+
+def _value(
+    name: str, weights: Floats, outcomes: Outcomes, confidence: float, predicted: tuple[Floats, ...] | None = None
+) -> Estimate:
+    """Return the estimates of a policy.
+
+    Parameters
+    ----------
+    weights : its probability of each act's arm over that of the log
+    predicted : its value at each act, and what each act got, where regressions say it
+    """
     acts, total, values = int(np.count_nonzero(weights)), float(weights.sum()), outcomes.values
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
     if outcomes.spread is not None:
-        effective, interval = outcomes.spread.value(weights, values, _z(confidence))
+        effective, interval = outcomes.spread.value(weights, values, z)
         return Estimate(name, acts, effective, interval, interval)
     effective = total**2 / float((weights**2).sum()) if acts else 0.0
     if effective < MIN_EFFECTIVE:
         return Estimate(name, acts, effective, None)
-    terms, z, kinds = weights * values, _z(confidence), np.unique(values)
-    mean = float(terms.sum() / total)
+    kinds, mean = np.unique(values), float((weights * values).sum() / total)
     error = float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / total)
     # Acts that all ended alike have no spread of their own: they might have ended as others did.
     seen = kinds if kinds.size == 2 or error <= ROUNDING * np.ptp(kinds) else kinds[:1]
-    ips = float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size))
-    both = (widest(*each, seen, effective, z) for each in (ips, (mean, error)))
-    return Estimate(name, acts, effective, *both)
+    ips, snips = (widest(*each, seen, effective, z) for each in (_averaged(weights * values), (mean, error)))
+    if predicted is None:
+        return Estimate(name, acts, effective, ips, snips)
+    seen = kinds[:1] if np.ptp(values[weights > 0]) else kinds
+    robust = _averaged(predicted[0] + weights * (values - predicted[1]))
+    return Estimate(name, acts, effective, ips, snips, widest(*robust, seen, effective, z))
 
 
-def _z(confidence: float) -> float:
-    return NormalDist().inv_cdf((1 + confidence) / 2)
+def _averaged(terms: Floats) -> tuple[float, float]:
+    return float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size))
 
 
 # -- The columns that libraries for off-policy evaluation take: action, reward, pscore, position.
@@ -143,6 +203,8 @@ def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float
 CANNOT_READ = 1
 """Exit code if the log can't be read or the columns can't be written."""
 NOT_ENOUGH = "not enough data"
+KINDS = ("ips", "snips", "dr")
+"""Estimates of a policy: inverse propensity, self-normalised, doubly robust."""
 
 
 def main(arguments: Sequence[str], program: str) -> int:
@@ -154,11 +216,11 @@ def main(arguments: Sequence[str], program: str) -> int:
             outcomes = match(entries, options.segment, window=options.window, allow_gaps=options.allow_gaps)
         if options.columns is not None:
             write_columns(outcomes, options.columns, options.loss_range and tuple(options.loss_range))
+        means, linear = list(arm_means(outcomes, options.confidence)), options.policy is not None
+        values = list(policies(outcomes, options.confidence, linear=linear)) if means else []
     except (LogFileError, ValueError, OSError) as error:
         sys.stderr.write(f"{program} evaluate: {error}\n")
         return CANNOT_READ
-    means = list(arm_means(outcomes, options.confidence))
-    values = list(policies(outcomes, options.confidence)) if outcomes.arms.size else []
     if options.json:
         sys.stdout.write(json.dumps(_document(outcomes, means, values), allow_nan=False) + "\n")
     else:
@@ -177,14 +239,15 @@ def parser(program: str) -> FlagParser:
     made.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
     made.add_argument("--confidence", type=_share, default=0.95, help="of the intervals (0.95)")
     made.add_argument("--segment", metavar="TEXT", help="acts of one segment only; '' for those that named none")
+    made.add_argument("--policy", choices=["linear"], help="also play what regressions on visitors' columns say")
     made.add_argument("--window", type=float, metavar="SECONDS", help="window, if the log does not say it; 0: none")
     made.add_argument("--allow-gaps", action="store_true", help="read a log in which entries are missing")
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(
-        "--columns", type=Path, metavar="OUT", help="write action, reward, pscore, position (.csv, .npz, .parquet)"
+        "--columns", type=Path, metavar="OUT", help="file of action, reward, pscore, position to write"
     )
     made.add_argument(
-        "--loss-range", type=float, nargs=2, metavar=("BEST", "WORST"), help="for --columns of a log of losses"
+        "--loss-range", type=float, nargs=2, metavar=("BEST", "WORST"), help="for --columns of losses"
     )
     return made
 
@@ -209,7 +272,7 @@ def _document(outcomes: Outcomes, means: Iterable[Estimate], values: Iterable[Es
         "of": outcomes.word,
         "slots": outcomes.slots,
         "arms": [known(each) | {"mean": shown(each.ips)} for each in means],
-        "policies": [known(each) | {"ips": shown(each.ips), "snips": shown(each.snips)} for each in values],
+        "policies": [known(each) | {name: shown(getattr(each, name)) for name in KINDS} for each in values],
     }
 
 
@@ -226,9 +289,11 @@ def _report(
     yield f"\nmean {outcomes.word} by arm, {confidence:.0%} interval"
     for each in means:
         yield f"  {each.name:<24} {each.acts:>9} acts  {_shown(each.ips)}"
-    yield f"\nmean {outcomes.word} of other policies, {confidence:.0%} interval: IPS, and self-normalised"
+    kinds = KINDS if any(each.dr for each in values) else KINDS[:2]
+    yield f"\nmean {outcomes.word} of other policies, {confidence:.0%} interval: {', '.join(kinds).upper()}"
     for each in values:
-        yield f"  {each.name:<24} {each.effective:>9.0f} effective acts  {_shown(each.ips)}  {_shown(each.snips)}"
+        shown = "  ".join(_shown(getattr(each, name)) for name in kinds)
+        yield f"  {each.name:<24} {each.effective:>9.0f} effective acts  {shown}"
     yield "\nAn arm alone: as if it had been drawn at each act; say so only where it could be drawn at each."
 
 

@@ -95,10 +95,8 @@ class Spread:
         found[:, 0] = np.searchsorted(keys[order], sought[:, 0], side="right")
         is_kept = (came >= begin) & (found[:, 0] > found[:, -1])
         found, is_known = found[is_kept], answered >= begin
-        candidates, exposed = (
-            found[:, :-1] - found[:, 1:],
-            np.stack([np.bincount(sources, each, size) for each in behind.T], 1),
-        )
+        candidates = found[:, :-1] - found[:, 1:]
+        exposed = np.stack([np.bincount(sources, each, size) for each in behind.T], 1)
         # Events that name no slot may be later, or earlier, than those that do.
         known = np.histogram((answered - at)[is_known], edges)[0]
         counts = np.stack([np.bincount(each, minlength=size) for each in (of[is_kept], sources[is_known])])
@@ -146,10 +144,8 @@ class Spread:
         z : quantile of the normal distribution for the interval
         """
         named, base = ~np.isnan(values), self.default
-        per_event, posted = (
-            np.append(self.weights_of(weights), weights[named]),
-            np.append(self.values, values[named]),
-        )
+        per_event = np.append(self.weights_of(weights), weights[named])
+        posted = np.append(self.values, values[named])
         if base is None:  # There is no absence to learn of: an event is a decision.
             weights, exposures, seen = per_event, np.ones(per_event.size), posted
         else:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..row_files import NUMBERS, WHOLES, LogFileError, is_absent, read_cell, read_rows
 from .delays import Floats, Spread, Wholes
@@ -39,6 +40,7 @@ ROUNDING = 1e-9
 MOST, LARGEST, LEAST_PROBABILITY = 2**53, 1e100, 1e-30
 """No log has larger numbers of slots or arms, or losses and rewards, or lower probabilities."""
 TIMES = datetime.min.replace(tzinfo=UTC).timestamp(), datetime.max.replace(tzinfo=UTC).timestamp()
+MOST_COLUMNS = 64
 TEN_YEARS = 315_360_000
 RANGES, DEFAULTS = ("loss_range", "reward_range"), ("default_loss", "default_reward")
 
@@ -87,29 +89,27 @@ def _whole(value: Any, least: int = 0) -> int:
 
 def _seconds(value: Any) -> float:
     """Return Unix seconds, or those of a time as the service, or a data frame, writes it."""
-    return (
-        _number(value, *TIMES)
-        if isinstance(value, (int, float))
-        else datetime.fromisoformat(str(value)).timestamp()
-    )
+    is_number = isinstance(value, (int, float))
+    return _number(value, *TIMES) if is_number else datetime.fromisoformat(str(value)).timestamp()
 
 
 def _made(kind: type, value: Any) -> Any:
     """Return a list or an object, or what its text is as JSON or as Python writes it."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            try:
-                value = ast.literal_eval(value)
-            except SyntaxError as error:
-                raise ValueError("must be a list, or an object") from error
-    return kind(value)
+    try:
+        return kind(json.loads(value) if isinstance(value, str) else value)
+    except json.JSONDecodeError:
+        return kind(ast.literal_eval(value))
 
 
 def _range(value: Any) -> list[float]:
     first, last = map(_number, _made(list, value))
     return [first, last]
+
+
+def _columns(value: Any) -> NDArray[np.float32]:
+    if not 1 <= len(numbers := _made(list, value)) <= MOST_COLUMNS:
+        raise ValueError(f"must be 1 to {MOST_COLUMNS} numbers")
+    return np.array([_number(each, -1, 1) for each in numbers], np.float32)  # Exact: multiples of 2 ** -14.
 
 
 def _expiry(value: Any) -> dict[str, float]:
@@ -128,6 +128,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("at", "until"), _seconds),
     **dict.fromkeys(RANGES, _range),
     "expiry": _expiry,
+    "encoded": _columns,
     **dict.fromkeys(("added", "removed", "paused", "resumed", "changed"), partial(_made, list)),
 }
 
@@ -201,6 +202,10 @@ class Outcomes:
     """Of the acts whose values are NaN, the events that name no slot."""
     slots: str = "known"
     """``known``; or ``estimated`` if no event names its slot, or ``mixed`` if some do."""
+    columns: Floats | None = None
+    """Of each act's visitor, shape (acts, d); None if not every act in the log has its own."""
+    is_larger_better: bool = True
+    """By the session's range; if the log has none, of rewards."""
 
     def name(self, arm: int) -> str:
         """Return what an arm is called."""
@@ -221,7 +226,7 @@ class Outcomes:
         shares = spread.default + spread.shared_out(spread.values - spread.default)
         values, kept = np.where(np.isnan(self.values), shares, self.values), spread.exposures > 1 - 1e-9
         acts = {name: getattr(self, name)[kept] for name in ("arms", "probabilities", "eligible")}
-        return replace(self, values=values[kept], spread=None, **acts)
+        return replace(self, values=values[kept], spread=None, columns=None, **acts)
 
 
 @dataclass(slots=True)
@@ -234,6 +239,7 @@ class _Decision:
     value: float | None = None
     probability: float = 0.0
     eligible: int = 0
+    columns: NDArray[np.float32] | None = None
     answered: float = math.nan
     """When an event came that names it."""
     ended: str = OPEN
@@ -251,6 +257,8 @@ class _Log:
     default: float | None = math.nan
     """NaN if nobody has said it."""
     word: str = "loss"
+    is_turned: bool = False
+    """Whether larger losses, or smaller rewards, are better."""
     is_told: bool = False
     """Whether the log itself says window and default."""
     acts: list[_Decision] = field(default_factory=list)
@@ -291,11 +299,11 @@ class _Log:
         if before is None:
             self.begin = self.at if at > 1 else self.begin
         elif at <= before:
-            is_what = "is there twice" if at == before else "is out of order"
-            raise LogFileError(f"entry {number}: {name} {at} {is_what}, behind {before}")
+            what = "is there twice" if at == before else "is out of order"
+            raise LogFileError(f"entry {number}: {name} {at} {what}, behind {before}")
         elif at > before + 1 and not self.allow_gaps:
-            text = f"{name} {at} follows {before}: --allow-gaps reads a log with entries missing"
-            raise LogFileError(f"entry {number}: {text}")
+            what = f"{at} follows {before}: --allow-gaps reads a log with entries missing"
+            raise LogFileError(f"entry {number}: {name} {what}")
 
     def session(self, entry: Entry) -> None:
         word, before = "reward" if "reward_range" in entry else "loss", (self.window, self.default)
@@ -309,10 +317,12 @@ class _Log:
             )
             if is_other:
                 self.begin, self.changed = self.at, len(self.acts)
-            self.is_told = True
+            self.is_told, self.is_turned = True, entry[f"{word}_range"][0] > entry[f"{word}_range"][1]
 
     def act(self, entry: Entry) -> None:
-        act = _Decision(self.at, _source(entry), None, entry["probability"], entry["eligible"])
+        act = _Decision(
+            self.at, _source(entry), None, entry["probability"], entry["eligible"], entry.get("encoded")
+        )
         self.acts.append(act)
         self.by_slot[entry["slot"]] = self.open[act.source][entry["slot"]] = act
         if "label" in entry:
@@ -405,9 +415,8 @@ def match(
     if log.window is None and (log.events or not is_unknown):
         raise LogFileError("the log does not say the session's window: give --window SECONDS (0: it has none)")
     if log.window and is_unknown:
-        raise LogFileError(
-            "the log does not say what silence stands for: no decision expired, no entry is a session's"
-        )
+        what = "what silence stands for: no decision expired, no entry is a session's"
+        raise LogFileError(f"the log does not say {what}")
     return _outcomes(log)
 
 
@@ -437,6 +446,10 @@ def _outcomes(log: _Log) -> Outcomes:
     rows = [(each.source[2], each.probability, each.eligible, each.value, each.at, each.answered) for each in kept]
     arms, p, eligible, values, at, answered = np.array(rows, np.float64).reshape(-1, 6).T
     found = Outcomes(arms.astype(int), p, eligible.astype(int), values, log.word, log.labels, left_out)
+    found.is_larger_better = (log.word == "reward") != log.is_turned
+    sizes = {0 if act.columns is None else len(act.columns) for act in kept}
+    if len(sizes) == 1 and 0 not in sizes:
+        found.columns = np.array([act.columns for act in kept], np.float64)
     if events:
         numbers = {source: number for number, source in enumerate(dict.fromkeys(act.source for act in kept))}
         sources = np.array([numbers[act.source] for act in kept], np.int64)
