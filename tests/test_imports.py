@@ -47,6 +47,7 @@ LOADTEST_ALSO = {
     "loadtest.bench.floors": {"server.worker", "store.redis.connection"},
     "loadtest.bench.peers": {"server.worker"},
     "loadtest.evaluate": {"evaluation"},
+    "loadtest.chaos.audit": {"sessions.transfer", *LEAVES},
 }
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}
