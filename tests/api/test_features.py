@@ -327,18 +327,6 @@ async def test_an_exported_session_goes_on_bit_for_bit_and_its_tokens_are_good(m
     assert await everything(client, path, 30, 3) == await everything(elsewhere, path, 30, 3)
 
 
-async def test_concurrent_calls_on_two_workers_are_all_counted(make_client, store):
-    clients = [await make_client(store) for _ in range(2)]
-    assert (await clients[0].post("/v1/sessions", json=SESSION | {"session_id": "shop"})).status_code == 201
-    path, tokens = "/v1/sessions/shop", []
-    for n in range(30):
-        tokens.append((await acted(clients[n % 2], path, {"age": n}))["token"])
-        if n % 3 == 2:
-            await told(clients[(n + 1) % 2], path, token=tokens[-2], reward=1)
-    view = (await clients[0].get(path)).json()
-    assert (view["slot"], view["feedbacks"]) == (30, 10)
-
-
 # -- What is shown, and what is not.
 
 

@@ -343,16 +343,6 @@ def test_a_decision_charged_and_taken_back_leaves_what_was() -> None:
         play.step()
 
 
-def test_a_million_plays_are_summed_exactly() -> None:
-    rng = np.random.default_rng(1)
-    whole = rng.integers(-UNIT, UNIT, (1_000_000, 3), endpoint=True)
-    x = whole / UNIT
-    exact = (whole.T @ whole) / UNIT**2
-    for each in (x, rng.permutation(x)):
-        np.testing.assert_array_equal(each.T @ each, exact)
-    np.testing.assert_array_equal(sum(part.T @ part for part in np.array_split(x, 777)), exact)
-
-
 def test_it_refuses_what_belongs_to_other_states() -> None:
     learner = FeatureTsallis(2, 2)
     with pytest.raises(ValueError, match="drawn"):
