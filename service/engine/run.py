@@ -119,7 +119,7 @@ class ProvisionalRun(ArmRun):
             self.state = self.learner.uncharge(self.state, position, self.default)
 
 
-MERGED_CELLS, MERGED_ARMS = 40_000, 500
+MERGED_CELLS, MERGED_ARMS = 40_000, 250
 """Numbers of the sums of arms that are merged and solved for at once, which takes 5 ms at most; and arms."""
 SAID_TOGETHER = 1_000
 """Acts after which those counted so far count for half in what is known of features."""

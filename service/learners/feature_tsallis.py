@@ -446,7 +446,9 @@ class FeatureTsallis(MultiscaleTsallis):
         expected, held = kept.predictions(x, state.shift), np.array([loss for *_, loss in told], dtype=np.float64)
         if not np.isnan(held).all():
             weight, own = kept.leverages(arms, x), expected[at, :, arms]
-            expected[at, :, arms] += np.nan_to_num(weight / (1 - weight) * (own - held[:, None]))
+            more = weight / (1 - weight) * (own - held[:, None])
+            more[np.isnan(held)] = 0.0
+            expected[at, :, arms] += more
         gaps = gap_weighted(expected, kept.slots, kept.spread)[at, :, arms]
         advice = np.concatenate((state.pools[:, arms].T, state.p[:, arms].T, gaps), axis=1)
         likely = (1 - kept.floor) * (advice @ state.weights) + kept.floor / len(kept.arms)
