@@ -238,10 +238,14 @@ class Regressions(NamedTuple):
 
     def snapshot(self) -> FloatArray:
         """Return one array: how many arms are fresh, all sums, and positions of fresh arms and what is fresh."""
-        n, of_each = len(self.fresh), 1 + layout(self.d).size + 2 * self.d
-        new = np.concatenate([_NOTHING, *self.fresh.values()]).reshape(n, of_each)
-        fresh = np.column_stack((list(self.fresh), new)).ravel()
-        return np.concatenate(([n], np.concatenate(self.arms).ravel(), fresh))
+        n, size = len(self.fresh), layout(self.d).size
+        end, of_fresh = 1 + 2 * len(self.arms) * size, 2 + size + 2 * self.d
+        row = np.empty(end + n * of_fresh)
+        row[0], fresh = n, row[end:].reshape(n, of_fresh)
+        np.concatenate(self.arms, out=row[1:end].reshape(-1, size))
+        fresh[:, 0] = list(self.fresh)
+        fresh[:, 1:] = np.concatenate([_NOTHING, *self.fresh.values()]).reshape(n, of_fresh - 1)
+        return row
 
     def encoded(self) -> bytes:
         """Return what a state has of them: what is not in rows, or follows from these."""
