@@ -411,6 +411,8 @@ class HistorySample(Described):
     """The same in a session with ``reward_range``."""
     effective_arms: float | None = None
     """Left out over points."""
+    feature_weight: float | None = None
+    """How far acts rested on features, in [0, 1]; left out without them."""
     arms: list[ArmShare] | None = None
     """The ten most probable arms; left out over points."""
     x: list[float] | None = None

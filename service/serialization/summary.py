@@ -334,7 +334,7 @@ MAX_COORDINATES = 10
 """The first coordinates of a point that a sample has."""
 MAX_COUNT = 2**64 - 1
 _FORM = 1
-_HEAD = struct.Struct("<Bd8Qdd")
+_HEAD = struct.Struct("<Bd8Qddf")
 _ARM = struct.Struct("<If")
 _COORDINATE = struct.Struct("<d")
 
@@ -357,6 +357,8 @@ class Sample(NamedTuple):
     """On the learner's scale."""
     effective_arms: float
     """0 over points."""
+    feature_weight: float = -1.0
+    """-1 without features."""
     arms: Sequence[tuple[int, float]] = ()
     """The most probable arms by index, with their probabilities, the most probable first."""
     x: Sequence[float] = ()
@@ -367,15 +369,16 @@ class Sample(NamedTuple):
         """Take a sample of a run, which is not changed, at a time in Unix seconds."""
         counts = (*_counts(ledger := run.counts), ledger.losses, ledger.mean_loss)
         if not isinstance(run, ArmRun):
-            return cls._make((at, *counts, 0.0, (), run.learner.x(run.state)[:MAX_COORDINATES].tolist()))
+            return cls._make((at, *counts, 0.0, -1.0, (), run.learner.x(run.state)[:MAX_COORDINATES].tolist()))
         p = np.asarray(run.probabilities)
         top = [(run.arms.live[k], float(p[k])) for k in np.argsort(-p, kind="stable")[:MAX_ARMS] if p[k] > 0]
-        return cls._make((at, *counts, effective_arms(p), top, ()))
+        weight = run.learner.rates(run.state).get("feature_weight", -1.0)
+        return cls._make((at, *counts, effective_arms(p), weight, top, ()))
 
     def encode(self) -> bytes:
-        """Return the bytes of a sample: at most 169."""
+        """Return the bytes of a sample: at most 173."""
         counts = [min(count, MAX_COUNT) for count in self[1:9]]
-        head = _HEAD.pack(_FORM, self.at, *counts, self.mean_loss, self.effective_arms)
+        head = _HEAD.pack(_FORM, self.at, *counts, *self[9:12])
         arms, x = self.arms[:MAX_ARMS], self.x[:MAX_COORDINATES]
         return head + b"".join([_ARM.pack(*arm) for arm in arms] + [_COORDINATE.pack(each) for each in x])
 

@@ -556,4 +556,5 @@ def _row_of_history(run: Run, sample: Sample) -> dict[str, Any]:
     if not over_arms:
         return {**row, "x": sample.x}
     arms = [{"arm": arm, "probability": p} for arm, p in sample.arms]
-    return {**row, "effective_arms": sample.effective_arms, "arms": arms}
+    weight = {} if sample.feature_weight < 0 else {"feature_weight": round(sample.feature_weight, 6)}
+    return {**row, "effective_arms": sample.effective_arms, **weight, "arms": arms}

@@ -98,6 +98,28 @@ def test_segments_are_a_table(visit, service, client):
     assert table.get_by_role("rowheader").all_inner_texts() == ["south", "north"]
 
 
+FEATURES = {"age": {"kind": "number", "range": [18, 80]}, "phone": {"kind": "boolean"}}
+
+
+def test_features_are_a_chart_and_a_table(visit, service, client):
+    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
+    create(client, session_id="visitors", learner=learner, features=FEATURES)
+    for said in ({"age": 90, "phone": True}, {"age": 20}):
+        assert client.post("/v1/sessions/visitors/act", json={"features": said}).status_code == 200
+    page = visit(f"{service.url}/#/sessions/visitors").page
+    weight = "section:has(h3:text-is('Weight of features'))"
+    page.wait_for_selector(f"{weight} {DRAWN}", state="attached")
+    table = page.get_by_role("table", name="Features")
+    table.get_by_role("rowheader", name="phone").wait_for()
+
+    assert re.search(r"\d+\.\d % now", chart_text(page, weight))
+    head = table.get_by_role("columnheader", name="Out of range").get_by_role("button")
+    head.focus()
+    page.keyboard.press("Enter")
+    rows = [row.split("\t") for row in table.locator("tbody").inner_text().splitlines()]
+    assert rows == [["age", "1", "0.0 %", "50.0 %"], ["phone", "1", "50.0 %", "0.0 %"]]
+
+
 def axe(page):
     from axe_playwright_python.sync_playwright import Axe
 
@@ -118,7 +140,10 @@ def test_pages_pass_the_checks_for_accessibility_and_fit(visit, service, client,
     create(client, session_id=f"points-{scheme}-{width}", learner=BALL)
     client.post(f"/v1/sessions/points-{scheme}-{width}/act")
     client.post("/v1/sessions/s/acts", json={"count": 200})
-    for path in ("", "sessions/s", f"sessions/points-{scheme}-{width}"):
+    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
+    create(client, session_id=f"visitors-{scheme}-{width}", learner=learner, features=FEATURES)
+    client.post(f"/v1/sessions/visitors-{scheme}-{width}/act", json={"features": {"age": 90}})
+    for path in ("", "sessions/s", f"sessions/points-{scheme}-{width}", f"sessions/visitors-{scheme}-{width}"):
         page = visit(f"{service.url}/#/{path}", color_scheme=scheme, viewport={"width": width, "height": 800}).page
         page.wait_for_selector(DRAWN if path else "tbody a", state="attached")
         for summary in page.locator("summary:visible").all():

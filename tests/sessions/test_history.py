@@ -18,6 +18,7 @@ ACT = Act(1, 1000, single=True)
 DAY = int(24 * 3600 / PERIOD_SECONDS)
 ARMS = {"learner": {"kind": "dexp3", "n_arms": 30}, "seed": 7}
 POINTS = {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}, "seed": 7}
+VISITORS = {"learner": {"kind": "multiscale_tsallis", "n_arms": 3}, "features": {"phone": {"kind": "boolean"}}}
 
 
 def run_of(**fields):
@@ -37,7 +38,7 @@ async def places(sessions, session_id):
     return sorted(await sessions.sampler._store.read_samples(session_id))
 
 
-@pytest.mark.parametrize("fields", [ARMS, POINTS], ids=["arms", "points"])
+@pytest.mark.parametrize("fields", [ARMS, POINTS, VISITORS], ids=["arms", "points", "features"])
 def test_a_sample_is_read_as_it_was_written(fields):
     run = run_of(**fields)
     run.act()
@@ -45,7 +46,8 @@ def test_a_sample_is_read_as_it_was_written(fields):
     sample = Sample.of(run, 1000.5)
     read = Sample.decode(sample.encode())
 
-    assert read._replace(arms=(), x=()) == sample._replace(arms=(), x=())
+    weight = pytest.approx(4 / 11 if fields is VISITORS else -1)
+    assert read._replace(arms=(), x=()) == sample._replace(arms=(), x=(), feature_weight=weight)
     assert [arm for arm, _ in read.arms] == [arm for arm, _ in sample.arms]
     assert np.allclose([p for _, p in read.arms], [p for _, p in sample.arms], rtol=1e-5)
     assert list(read.x) == list(sample.x)
@@ -56,7 +58,7 @@ def test_a_sample_has_the_most_probable_arms_and_a_bound():
     sample = Sample.of(run_of(**ARMS), 0.0)
 
     assert len(sample.arms) == MAX_ARMS
-    assert len(sample._replace(slot=2**70).encode()) == 169
+    assert len(sample._replace(slot=2**70).encode()) == 173
 
 
 @pytest.mark.parametrize("data", [b"", b"\x02" * 89, Sample.of(run_of(**ARMS), 0.0).encode()[:-1]])
@@ -165,3 +167,12 @@ async def test_a_failing_store_is_reported_and_sampling_goes_on(sessions, monkey
     await sampler.run(lambda call, reason: failures.append((call, reason)))
 
     assert failures == [("history", "down")] * 2
+
+
+async def test_the_history_says_how_far_acts_rest_on_features(sessions):
+    await sessions.create("s", Specification.model_validate(VISITORS), None)
+    await acted(sessions, "s")
+    await sessions.sampler.sample()
+
+    (sample,) = json.loads(await sessions.history("s"))["samples"]
+    assert sample["feature_weight"] == pytest.approx(4 / 11, abs=1e-6)

@@ -15,8 +15,8 @@ export function meanSoFar(row) {
 
 export function asSample(view) {
   // A view as one more sample: what is new since the last sample of the history.
-  const { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, x } = view;
-  const counts = { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms };
+  const { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, feature_weight, x } = view;
+  const counts = { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, feature_weight };
   const counted = feedbacks + (hasDefault(view) ? expired + removed : 0);
   const sample = { at: new Date().toISOString(), ...counts, counted, mean_loss: meanOf(view) };
   if (x) return { ...sample, x: x.slice(0, 10) };

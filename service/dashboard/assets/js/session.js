@@ -54,7 +54,7 @@ export class SessionPage {
     if (this.version !== view.version) this.live.push(asSample(view));
     this.version = view.version;
     this.draw();
-    await Promise.all([this.#showArms(), this.#showSegments()]);
+    await Promise.all([this.#showArms(), this.#showSegments(), this.#showFeatures()]);
   }
 
   #build(view) {
@@ -77,6 +77,8 @@ export class SessionPage {
       this.pathChart = new Chart("Path of the point", { note: "Its first two coordinates.", columns: ["Time", "x₁", "x₂"] });
       this.drawn.push(this.pathChart);
     }
+    this.weightChart = view.features ? new Chart("Weight of features", { note: "How far acts rest on features: with 0 on none of them, with 100 % on them alone.", columns: ["Time", "Weight"] }) : null;
+    if (this.weightChart) this.drawn.push(this.weightChart);
     this.charts.replaceChildren(...this.drawn.map((chart) => chart.element));
     this.intervalChart = this.points ? null : new Chart("How good each arm is", { note: `The mean ${this.word} of each arm so far, open decisions as the default, and the interval of 95 % around it, which holds however often you look; the ${MOST_INTERVALS} most probable arms.`, whole: true, columns: ["Arm", `Mean ${this.word} so far`, "From", "To", "Acts", "Share"] });
     this.intervals.replaceChildren(...(this.points ? [] : [h("h2", { class: "unseen" }, "Arms so far"), this.intervalChart.element]));
@@ -86,7 +88,9 @@ export class SessionPage {
     const arms = this.arms ? [h("h2", {}, "Arms"), h("div", { class: "row end" }, this.armSearch), this.armError, this.armNote, this.arms.element] : [];
     this.segments = typeof view.segments === "number" ? this.#segmentsTable() : null;
     const segments = this.segments ? [h("h2", {}, "Segments"), this.segmentNote, this.segments.element] : [];
-    this.rest.replaceChildren(...arms, ...segments, callsSection(view, this.context.needsKey), h("h2", {}, "Settings"), settings);
+    this.features = view.features ? this.#featuresTable() : null;
+    const features = this.features ? [h("h2", {}, "Features"), h("p", { class: "note" }, "Of the last acts, about a thousand: how many did not say the feature, and of how many it was outside its range."), this.features.element] : [];
+    this.rest.replaceChildren(...arms, ...segments, ...features, callsSection(view, this.context.needsKey), h("h2", {}, "Settings"), settings);
   }
 
   draw() {
@@ -112,6 +116,14 @@ export class SessionPage {
     this.delayChart.show([{ x: delay.map((each) => local(each.at)), y: delay.map((each) => each.delay), name: "Delay", line: { color: COLOURS[4] } }],
       delay.map((each) => [clock(each.at), each.delay]), `${number(delay.at(-1)?.delay)} acts lately.`, { yaxis: { rangemode: "tozero" } });
     this.#drawOutcomes(outcomes(samples));
+    if (this.weightChart) this.#drawWeight(samples.filter((sample) => typeof sample.feature_weight === "number"));
+  }
+
+  #drawWeight(samples) {
+    const weights = samples.map((sample) => sample.feature_weight);
+    const trace = { x: times(samples).map(local), y: weights, name: "Weight", mode: "lines", line: { color: COLOURS[2] }, hovertemplate: "%{y:.1%}" };
+    const rows = samples.map((sample) => [clock(Date.parse(sample.at)), percent(sample.feature_weight)]);
+    this.weightChart.show([trace], rows, `${percent(weights.at(-1))} now.`, { yaxis: { tickformat: ".0%", range: [0, 1] } });
   }
 
   #drawHead(view) {
@@ -138,7 +150,7 @@ export class SessionPage {
     this.hints.hidden = !hints.length;
     const { learner: full, ...others } = view;
     const { arms, arm_indexes: indexes, ...about } = full;
-    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|updates|goals|control|guard|created_at|expires_at|version/.test(name)));
+    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|features|decision_log|updates|goals|control|guard|created_at|expires_at|version/.test(name)));
     setText(this.settings, JSON.stringify({ learner: about, ...chosen }, null, 2));
   }
 
@@ -289,6 +301,21 @@ export class SessionPage {
     const { segments, next_cursor: next } = await get(sessionPath(this.id, "/segments?limit=1000&sort=-slots"));
     setText(this.segmentNote, next === null ? "" : `The ${number(segments.length)} segments with the most acts, of ${number(this.view.segments)}.`);
     this.segments.show(segments);
+  }
+
+  #featuresTable() {
+    return new LiveTable({ caption: "Features", rowKey: (row) => row.name, sort: { key: "missing", down: true }, pageSize: 25, columns: [
+      { key: "name", title: "Feature", head: true, wide: true, value: (row) => row.name, cell: (row) => row.name },
+      { key: "columns", title: "Columns", numeric: true, value: (row) => row.columns, cell: (row) => number(row.columns) },
+      { key: "missing", title: "Missing", numeric: true, value: (row) => row.missing, cell: (row) => percent(row.missing) },
+      { key: "clipped", title: "Out of range", numeric: true, value: (row) => row.clipped, cell: (row) => percent(row.clipped) },
+    ] });
+  }
+
+  async #showFeatures() {
+    if (!this.features) return;
+    const { features } = await get(sessionPath(this.id, "/features"));
+    this.features.show(Object.entries(features).map(([name, row]) => ({ name, ...row })));
   }
 
   close() {
