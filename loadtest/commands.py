@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from loadtest import digits as handwritten
 from loadtest import evaluate as evaluate_logs
 from loadtest import figures, terminal
 from loadtest import verdict as verdicts
@@ -86,6 +87,22 @@ def day(
     out.mkdir(parents=True, exist_ok=True)
     plot_day(simulated, out / "day.png", out / "day.svg")
     print_written(out)
+
+
+@app.command()
+def digits(
+    acts: Annotated[int, flag("Digits to guess.", 1)] = 20_000,
+    seed: Annotated[int, flag("Seed of the order, of the delays and of the session.", 0, 2**63 - 1)] = 0,
+) -> None:
+    """Guess handwritten digits in process, from late clicks on right guesses, with and without their pixels."""
+    with errors_reported():
+        pixels, known = handwritten.load_digits()
+        for name, told in (("with features", True), ("without", False)):
+            right = handwritten.play(pixels, known, acts, seed, told=told)
+            tail = right[-acts // 4 :]
+            console.print(
+                f"{name:14}{right.mean():.3f} of all guesses are right, {tail.mean():.3f} of the last quarter"
+            )
 
 
 @app.command()
