@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from loadtest.errors import LoadTestError
 from loadtest.study.catalogue import CHANGES, FULL, LIBRARIES, STALLS, WEARY
 from loadtest.study.peers import MabWiser, PeerPlayer, Policy, Vowpal, river_greedy, river_thompson, river_ucb
-from loadtest.study.players import AnytimeDexp3, Greedy, Player, ServicePlayer, Thompson, Uniform
-from loadtest.study.tsallis import CentredTsallis, MultiscaleTsallis
+from loadtest.study.players import Greedy, Player, ServicePlayer, Thompson, Uniform
 from loadtest.study.worlds import Drawn, World
 from service.learners import REGISTRY
 
@@ -29,17 +28,13 @@ class Entry(NamedTuple):
     plays: Callable[[str, World], bool]
     """Whether it plays a world of a group."""
     alone: bool = False
-    """Whether its worlds are played one by one: then all runs count the same events."""
+    """Whether its worlds are played one by one: its rates are those of a world."""
     needs: str = ""
     """The module of a library that must be installed."""
 
 
 def _default(drawn: Drawn) -> float | None:
     return NO_CLICK if drawn.world.clicks else None
-
-
-def _ours(player: Callable[..., Player], **options: bool) -> Callable[[Drawn], Player]:
-    return lambda drawn: player(drawn.runs, drawn.world.arms, _default(drawn), **options)
 
 
 def _counting(player: type[Thompson], *, provisional: bool) -> Callable[[Drawn], Player]:
@@ -54,14 +49,17 @@ def _peer(make: Callable[[int, int], Policy]) -> Callable[[Drawn], Player]:
     return lambda drawn: PeerPlayer(make, drawn.world.arms, drawn.seeds * len(drawn.worlds), _default(drawn))
 
 
-def _service(kind: str) -> Callable[[Drawn], Player]:
+def _service(kind: str, *, theorem: bool = False, provisional: bool = False) -> Callable[[Drawn], Player]:
+    """Play a kind of the service at its theorem's rates, or at those for which no stream need be known."""
+
     def build(drawn: Drawn) -> Player:
         slots, late = drawn.world.slots, drawn.delays[..., 0].clip(max=drawn.world.slots)
-        theorem = {"horizon": slots, "max_delay": int(late.max()), "total_delay": int(late.sum())}
-        fields: dict[str, Any] = {"kind": kind, "n_arms": drawn.world.arms}
+        told = {"horizon": slots, "max_delay": int(late.max()), "total_delay": int(late.sum())} if theorem else {}
         spec = REGISTRY[kind]
-        fields |= {name: value for name, value in theorem.items() if name in spec.model_fields}
-        return ServicePlayer(spec.model_validate(fields), drawn.runs)
+        fields = {"kind": kind, "n_arms": drawn.world.arms}
+        fields |= {name: value for name, value in told.items() if name in spec.model_fields}
+        learner: Any = spec.model_validate(fields).build()
+        return ServicePlayer(learner, drawn.runs, _default(drawn), provisional=provisional)
 
     return build
 
@@ -84,6 +82,10 @@ def _for_comparison(group: str, world: World) -> bool:
     return plain and group in {FULL, CHANGES} and world.arms <= BASELINES_UP_TO
 
 
+def _compared(key: str, name: str) -> Entry:
+    return Entry(key, name, _service(key.removesuffix("_theorem"), theorem=True), _for_comparison, alone=True)
+
+
 def _beside_ours(group: str, _world: World) -> bool:
     return group == LIBRARIES
 
@@ -95,20 +97,20 @@ def _weary_only(group: str, _world: World) -> bool:
 MULTISCALE = "multiscale_tsallis"
 ENTRIES = (
     Entry("uniform", "uniform play", lambda drawn: Uniform(drawn.runs, drawn.world.arms), _weary_only),
-    Entry(MULTISCALE, "multiscale Tsallis", _ours(MultiscaleTsallis, provisional=True), _everywhere),
-    Entry("multiscale_waiting", "multiscale Tsallis, waiting", _ours(MultiscaleTsallis), _on_clicks),
-    Entry("centred_tsallis", "centred Tsallis", _ours(CentredTsallis), _everywhere),
-    Entry("dexp3", "DEXP3, anytime", _ours(AnytimeDexp3), _over_all_arms),
+    Entry(MULTISCALE, "multiscale Tsallis", _service(MULTISCALE, provisional=True), _everywhere),
+    Entry("multiscale_waiting", "multiscale Tsallis, waiting", _service(MULTISCALE), _on_clicks),
+    Entry("centred_tsallis", "centred Tsallis", _service("centred_tsallis"), _everywhere),
+    Entry("dexp3", "DEXP3, anytime", _service("dexp3"), _over_all_arms),
     Entry("thompson", "Thompson", _counting(Thompson, provisional=False), _everywhere),
     Entry("thompson_provisional", "Thompson, provisional", _counting(Thompson, provisional=True), _on_clicks),
     Entry("greedy", "epsilon-greedy", _counting(Greedy, provisional=True), _everywhere),
-    Entry("dexp3_theorem", "DEXP3, theorem", _service("dexp3"), _for_comparison, alone=True),
-    Entry("exp3", "EXP3", _service("exp3"), _for_comparison, alone=True),
-    Entry("exp3_current", "EXP3 with current p", _service("exp3_current"), _for_comparison, alone=True),
-    Entry("bold", "BOLD", _service("bold"), _for_comparison, alone=True),
-    Entry("clw", "CLW", _service("clw"), _for_comparison, alone=True),
-    Entry("batched_exp3", "batched EXP3", _service("batched_exp3"), _for_comparison, alone=True),
-    Entry("tsallis_delayed", "delayed Tsallis", _service("tsallis_delayed"), _for_comparison, alone=True),
+    _compared("dexp3_theorem", "DEXP3, theorem"),
+    _compared("exp3", "EXP3"),
+    _compared("exp3_current", "EXP3 with current p"),
+    _compared("bold", "BOLD"),
+    _compared("clw", "CLW"),
+    _compared("batched_exp3", "batched EXP3"),
+    _compared("tsallis_delayed", "delayed Tsallis"),
     Entry("river_thompson", "river, Thompson", _peer(river_thompson), _beside_ours, needs="river"),
     Entry("river_ucb", "river, UCB1", _peer(river_ucb), _beside_ours, needs="river"),
     Entry("river_greedy", "river, epsilon-greedy", _peer(river_greedy), _beside_ours, needs="river"),

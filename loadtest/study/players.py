@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.learners.base import ArmLearner, FloatArray, IntArray, Slot, SlotLearner, Spec, draw, many
-from service.learners.dexp3 import ANYTIME_SCALE
-from service.learners.maths import add_arms, remove_arms
+from service.learners.base import ArmLearner, FloatArray, IntArray, ProvisionalLearner, Slot, SlotLearner, draw
 
 Mask = NDArray[np.bool_]
 EXPLORED = 30
@@ -173,68 +171,62 @@ class Greedy(Thompson):
         return means
 
 
-class AnytimeDexp3(Player):
-    """DEXP3 at its anytime rates, with a sum of delays for each run."""
-
-    def __init__(self, runs: int, arms: int, default: float | None) -> None:
-        super().__init__(default)
-        self._p = np.full((runs, arms), 1 / arms)
-        self._t, self._delay_sum = 0, np.zeros(runs)
-
-    def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
-        arms = self._p.shape[1]
-        self._t += 1
-        self._delay_sum += turn.outstanding
-        self._floor = np.minimum(1 / (self._t + self._delay_sum), 0.25)
-        self._rate = ANYTIME_SCALE * np.sqrt((1 + np.log(arms)) / (arms * self._t + self._delay_sum))
-        self._clip = 4 * (0.5 - self._floor) / self._rate
-        self._open = self._p.copy()
-        return self._open, draw(self._open, turn.u)
-
-    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:  # noqa: ARG002 - slots unknown
-        estimate = np.minimum(self._clip[runs], losses / self._open[runs, arms])
-        w = self._p[runs]
-        w[np.arange(len(runs)), arms] *= np.exp(-self._rate[runs] * estimate)
-        w /= w.sum(axis=1, keepdims=True)
-        w = np.maximum(w, (self._floor[runs] / w.shape[1])[:, None])
-        self._p[runs] = w / w.sum(axis=1, keepdims=True)
-
-    def add_arms(self, count: int) -> None:
-        self._p, self._open = add_arms(self._p, count), add_arms(self._open, count)
-
-    def remove_arms(self, positions: IntArray) -> None:
-        floor = float(self._floor.max())
-        self._p, self._open = (remove_arms(part, positions, floor) for part in (self._p, self._open))
-
-
 class ServicePlayer(Player):
-    """A learner of the service, stepped by its leading axis.
+    """A learner of the service for each run: the code that sessions use.
 
     Parameters
     ----------
-    spec : of the learner
-    runs : number of runs; all of them get their events in the same slots
+    learner : of all runs
+    runs : number of runs
+    default : the loss of a decision whose window passed
+    provisional : whether it is charged at the act and corrected by what comes within the window
     """
 
-    def __init__(self, spec: Spec, runs: int) -> None:
-        super().__init__(None)
-        learner = spec.build()
-        assert isinstance(learner, ArmLearner)  # noqa: S101 - the study names learners over arms
-        self._learner, self._state, self._t = learner, many(learner.start(), runs), 0
-        self._runs, self._records = runs, dict[int, tuple[Any, ...]]()
+    def __init__(
+        self, learner: ArmLearner[Any], runs: int, default: float | None = None, *, provisional: bool = False
+    ) -> None:
+        super().__init__(default)
+        self._learner, self._states, self._t = learner, [learner.start()] * runs, 0
+        self._charged = default if provisional else None
+        self._records: dict[tuple[int, int], Any] = {}
 
     def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
         self._t += 1
-        slot = Slot(self._t, int(turn.outstanding[0]), turn.u, turn.v)
-        self._state, drawn = self._learner.draw(self._learner.open(self._state, slot), slot)
-        arms = np.broadcast_to(drawn, (self._runs,))
-        if isinstance(self._learner, SlotLearner):
-            self._records[self._t] = self._learner.record(self._state, arms)
-        return np.broadcast_to(self._learner.distribution(self._state), (self._runs, self._learner.n_arms)), arms
+        learner, p, arms = self._learner, list[FloatArray](), list[int]()
+        told = zip(turn.outstanding.tolist(), turn.u.tolist(), turn.v.tolist(), strict=True)
+        for run, (outstanding, u, v) in enumerate(told):
+            eligible = None if turn.eligible is None else np.flatnonzero(turn.eligible[run])
+            slot = Slot(self._t, outstanding, u, v, eligible, provisional=self._charged is not None)
+            state, arm = learner.draw(learner.open(self._states[run], slot), slot)
+            p.append(learner.distribution(state))
+            arms.append(arm)
+            if isinstance(learner, SlotLearner):
+                self._records[run, self._t] = learner.record(state, arm)
+            if isinstance(learner, ProvisionalLearner) and self._charged is not None:
+                state = learner.charge(state, arm, self._charged)
+            self._states[run] = state
+        return np.array(p), np.array(arms)
 
-    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:  # noqa: ARG002 - all runs
-        if isinstance(self._learner, SlotLearner):
-            record = self._records.pop(int(slots[0]))
-            self._state = self._learner.settle(self._state, arms, losses, record=record)
-        else:
-            self._state = self._learner.settle(self._state, arms, losses)
+    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:
+        learner, states = self._learner, self._states
+        told = zip(runs.tolist(), arms.tolist(), losses.tolist(), slots.tolist(), strict=True)
+        for run, arm, loss, slot in told:
+            if isinstance(learner, SlotLearner):
+                states[run] = learner.settle(states[run], arm, loss, record=self._records.pop((run, slot)))
+            elif isinstance(learner, ProvisionalLearner) and self._charged is not None:
+                states[run] = learner.correct(states[run], arm, loss, self._charged)
+            else:
+                states[run] = learner.settle(states[run], arm, loss)
+
+    def expire(self, runs: IntArray, arms: IntArray, slots: IntArray) -> None:
+        if self.default is None:
+            for run in runs.tolist():
+                self._states[run] = self._learner.expire(self._states[run], 1)
+        elif self._charged is None:
+            super().expire(runs, arms, slots)
+
+    def add_arms(self, count: int) -> None:
+        self._states = [self._learner.add_arms(state, count) for state in self._states]
+
+    def remove_arms(self, positions: IntArray) -> None:
+        self._states = [self._learner.remove_arms(state, positions) for state in self._states]
