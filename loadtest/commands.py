@@ -290,12 +290,13 @@ def verdict(
     out.mkdir(parents=True, exist_ok=True)
     counts, path = verdicts.counted_cases(runs, effects), out / "results.json"
     with errors_reported():
-        known = verdicts.load(path)
+        known = study_cells.load(path)
         for part in range(1, verdicts.PARTS + 1):
-            if jobs := [job for job in verdicts.jobs_of(counts, part) if job not in known]:
+            if jobs := [job for job in verdicts.jobs_of(counts, part) if verdicts.key_of(job) not in known]:
                 label = f"part {part} of {verdicts.PARTS}"
-                known |= zip(jobs, terminal.on_all_cores(label, verdicts.run_job, jobs), strict=True)
-                verdicts.save(path, known)
+                found = terminal.on_all_cores(label, verdicts.run_job, jobs)
+                known |= zip(map(verdicts.key_of, jobs), found, strict=True)
+                study_cells.save(path, known)
     played = verdicts.gathered(counts, known)
     for title, head, rows in verdicts.tables(played):
         print_table(title, head, rows)

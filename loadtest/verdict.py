@@ -10,15 +10,15 @@ import heapq
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from loadtest.replay.session import pass_time
 from service.engine.arm_run import ArmRun
 from service.engine.control import group_sums, verdict
 from service.engine.ledger import ArmFeedback, ControlParams, Expiry, LossRange, Params
-from service.engine.run import expire_oldest, start_run
+from service.engine.run import start_run
 from service.learners import REGISTRY
 
 WINDOW, MEAN_DELAY = 600.0, 120.0
@@ -85,10 +85,7 @@ def looks(case: Case, seed: int) -> Iterator[Look]:
     comes, visitors = _visits(case, chance), case.most_visits > 1
     clicks, counts, chances = list[tuple[float, int, bool]](), [[0, 0], [0, 0]], [0.0, 0.0]
     for slot, uniform, delay, (name, factor) in zip(range(1, case.acts + 1), uniforms, delays, comes, strict=False):
-        run.advance(now := float(slot))
-        while run.due:
-            for _ in expire_oldest(run):
-                pass
+        pass_time(run, now := float(slot))
         while clicks and clicks[0][0] <= now:
             _, arm, of_control = heapq.heappop(clicks)
             event = ArmFeedback(arm, 0.0, is_control=of_control)
@@ -156,8 +153,6 @@ def counted_cases(runs: int, effects: int) -> dict[Case, int]:
 
 
 Job = tuple[Case, int]
-Results = dict[Job, Played]
-"""By case and seed."""
 PARTS, SEEDS = 20, 100_000
 """Results are kept after each such part of all sessions; seeds of a case follow its number times ``SEEDS``."""
 
@@ -168,31 +163,21 @@ def jobs_of(counts: Mapping[Case, int], part: int = PARTS) -> list[Job]:
     return [(case, at * SEEDS + seed) for at, (case, n) in numbered for seed in range(1, n * part // PARTS + 1)]
 
 
+def key_of(job: Job) -> str:
+    """Return the name of a session in the file of results."""
+    return json.dumps(job)
+
+
 def run_job(job: Job) -> Played:
     """Play a session."""
     return play(*job)
 
 
-def load(path: Path) -> Results:
-    """Read what was played; nothing where there is no file."""
-    rows = json.loads(path.read_text("utf-8")) if path.is_file() else []
-    return {
-        (Case(kind, share, tuple(rates), acts, visits), seed): Played(*played)
-        for (kind, share, rates, acts, visits), seed, played in rows
-    }
-
-
-def save(path: Path, results: Results) -> None:
-    """Write what was played."""
-    rows = [[case, seed, played] for (case, seed), played in results.items()]
-    path.write_text(json.dumps(rows) + "\n", encoding="utf-8")
-
-
-def gathered(counts: Mapping[Case, int], results: Results) -> dict[Case, list[Played]]:
-    """Return the sessions of each case."""
+def gathered(counts: Mapping[Case, int], results: Mapping[str, Sequence[Any]]) -> dict[Case, list[Played]]:
+    """Return the sessions of each case; results are by ``key_of``."""
     found: dict[Case, list[Played]] = {}
     for job in jobs_of(counts):
-        found.setdefault(job[0], []).append(results[job])
+        found.setdefault(job[0], []).append(Played(*results[key_of(job)]))
     return found
 
 

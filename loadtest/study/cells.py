@@ -301,16 +301,16 @@ def run(cells: Sequence[Cell], path: Path) -> Iterator[list[Cell]]:
         yield batch
 
 
-def load(path: Path) -> dict[str, dict[str, Any]]:
+def load(path: Path) -> dict[str, Any]:
     """Read the results; none where there is no file."""
     if not path.exists():
         return {}
-    results: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return results
 
 
-def save(path: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the results, a line for each cell, in one step."""
+def save(path: Path, results: Mapping[str, Any]) -> None:
+    """Write results, a line for each, in one step."""
     lines = (f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in results.items())
     part = path.with_suffix(".part")
     part.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
