@@ -62,6 +62,8 @@ class FieldError:
     """What logs call a field whose name is the client's, as it may be anything."""
     logged_message: str | None = None
     """What logs say in place of a message that has text of the client's."""
+    code: str = "invalid_request"
+    """Of the problem that an event alone would have."""
 
     @property
     def place(self) -> str:

@@ -231,7 +231,7 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
             counts.update({name: found.get(name, 0) for name in COUNTS})
             lines.invalid += [part.places[index] for index in found["invalid_indexes"]]
             for each in found.get("errors", ()):
-                lines.tell(part.places[each["index"]], WRONG, each["message"], each["field"])
+                lines.tell(part.places[each["index"]], each.get("code", WRONG), each["message"], each["field"])
         elif found["status"] < 500 or found["code"] == errors.StateCorruptError.code:
             counts["invalid"] += len(part.places)
             lines.invalid += part.places

@@ -294,7 +294,8 @@ class SettleFeedback(Operation):
                 feedback.append(None)
             except errors.InvalidRequestError as error:
                 kind = kind or type(error)
-                feedback.append([replace(each, index=None if self.single else index) for each in error.errors])
+                at = None if self.single else index
+                feedback.append([replace(each, index=at, code=error.code) for each in error.errors])
                 wrong += feedback[-1]
                 if len(wrong) >= errors.MAX_INDEXES and not self.skips_invalid:
                     break
@@ -354,7 +355,9 @@ class SettleFeedback(Operation):
                 : errors.MAX_LISTED
             ]
             cut = slice(errors.MAX_MESSAGE)
-            named = [{"index": e.index, "field": e.field[cut], "message": e.message[cut]} for e in wrong]
+            named = [
+                {"index": e.index, "code": e.code, "field": e.field[cut], "message": e.message[cut]} for e in wrong
+            ]
             parts.append(f'"errors":{COMPACT.encode(named)}')
         outstanding = run.ledger.outstanding + (0 if run.control is None else run.control.ledger.outstanding)
         body = f'{{{",".join(parts)},"slot":{run.slot},"outstanding":{outstanding}}}'

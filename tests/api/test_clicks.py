@@ -202,6 +202,8 @@ async def test_other_tokens_are_invalid_in_an_event(client, create, clock, which
     assert (refused["code"], refused["status"], refused["indexes"]) == ("invalid_token", 422, [1])
     skipped = (await client.post(f"{path}/feedbacks?on_invalid=skip", json=events)).json()
     assert (skipped["applied"], skipped["invalid"], skipped["invalid_indexes"]) == (1, 1, [1])
+    line = {"events": [events["events"][1] | {"session_id": path.rpartition("/")[2]}]}
+    assert (await client.post("/v1/feedbacks", json=line)).json()["errors"][0]["code"] == "invalid_token"
     await client.delete(path)
     answer = await client.post(f"{path}/feedback", json={"token": token, "reward": 1})
     assert answer.json()["code"] == "unknown_session"
