@@ -87,7 +87,8 @@ def by_token(
         raise errors.ExpiredTokenError
     if token is None or not isinstance(run, ArmRun):
         raise errors.InvalidTokenError.of("token", "is not one of this session")
-    label = event.label is None or (run.arms.labels or {}).get(event.label) == token.arm
+    gone = (run.arms.removed or {}).get(event.label or "")
+    label = event.label is None or (run.arms.labels or {}).get(event.label, gone and gone.arm) == token.arm
     segment = (event.segment or "") == token.segment
     same = {"arm": event.arm == token.arm, "label": label, "slot": event.slot == token.slot, "segment": segment}
     same["group"] = (event.group == "control") == bool(token.group)

@@ -165,7 +165,7 @@ async def test_the_slot_is_the_id_on_every_route(client, create):
 
 
 async def test_what_an_event_says_beside_its_token_is_the_same(client, create):
-    path = await create(learner={"kind": "fixed", "arms": ["a", "b"]}, **REWARDS)
+    path = await create(learner={"kind": "centred_tsallis", "arms": ["a", "b"]}, **REWARDS)
     action = await acted(client, path)
     mine, other = ("a", "b") if action["arm"] == 0 else ("b", "a")
     event = {"token": action["token"], "reward": 1}
@@ -179,6 +179,11 @@ async def test_what_an_event_says_beside_its_token_is_the_same(client, create):
         answer = await client.post(f"{path}/feedback", json=event | {field: value})
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
     assert (await client.post(f"{path}/feedback", json=event | {"label": mine})).json()["applied"] == 1
+    while (action := await acted(client, path))["label"] == other:
+        pass
+    await client.patch(f"{path}/arms", json={"remove": [mine]})
+    event = {"token": action["token"], "label": mine, "reward": 1}
+    assert (await client.post(f"{path}/feedback", json=event)).json()["removed"] == 1
 
 
 @pytest.mark.parametrize("which", ["forged", "of another session", "no token", "of an earlier making", "tokenless"])
