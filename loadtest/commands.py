@@ -22,7 +22,7 @@ from typer import Option
 
 from loadtest import digits as handwritten
 from loadtest import evaluate as evaluate_logs
-from loadtest import figures, terminal
+from loadtest import figures, terminal, visitors
 from loadtest import verdict as verdicts
 from loadtest.bench import capacity as measured_capacity
 from loadtest.bench import footprint, report, throughput, turns
@@ -303,6 +303,38 @@ def verdict(
     if page is not None:
         text = study_page.page_with(page.read_text("utf-8"), verdicts.MARKS, verdicts.section(played))
         page.write_text(text, encoding="utf-8")
+    print_written(out if page is None else page)
+
+
+@app.command("visitors")
+def play_visitors(
+    seeds: Annotated[int, flag("Runs of each learner in each world.", 2)] = 6,
+    world: Annotated[str, flag("Only worlds with this in their name.")] = "",
+    learner: Annotated[list[str] | None, flag("Learner, by its name; all if not given.")] = None,
+    slots: Annotated[int, flag("Acts of a run.", 1)] = 20_000,
+    out: Annotated[Path, flag("Folder of results.json: played once.")] = Path("runs/visitors"),
+    page: Annotated[Path | None, flag("Write the table into this page.")] = None,
+) -> None:
+    """Play learners that see features of visitors, and ours without, in worlds of late clicks."""
+    if page is not None:
+        check_marks(page, visitors.MARKS)
+    can = [name for name in visitors.PLAYERS if not name.startswith("VW") or find_spec("vowpalwabbit")]
+    players = [name for name in can if name in (learner or can)]
+    out.mkdir(parents=True, exist_ok=True)
+    known = visitors.load(path := out / "results.json")
+    with errors_reported():
+        for at in (each._replace(slots=slots) for each in visitors.WORLDS if world in each.name):
+            every = [(at, name, seed) for name in players for seed in range(1, seeds + 1)]
+            if jobs := [job for job in every if (at.name, *job[1:]) not in known]:
+                scores = terminal.on_all_cores(at.name, visitors.score, jobs)
+                known |= {(at.name, *job[1:]): score for job, score in zip(jobs, scores, strict=True)}
+                visitors.save(path, known)
+    head, rows = visitors.table(known)
+    print_table("Share of the oracle's gain", head, rows)
+    if page is not None:
+        lines = [head, ["---"] * len(head), *rows]
+        section = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        page.write_text(study_page.page_with(page.read_text("utf-8"), visitors.MARKS, section), encoding="utf-8")
     print_written(out if page is None else page)
 
 
