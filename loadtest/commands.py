@@ -67,10 +67,10 @@ def main() -> None:
     """Replays of the paper's streams against the service, over HTTP or in process."""
 
 
-def check_marks(page: Path, marks: tuple[str, str]) -> None:
+def check_marks(page: Path | None, marks: tuple[str, str]) -> None:
     """Refuse a page without the marks between which a command writes."""
-    text = page.read_text("utf-8") if page.is_file() else ""
-    if lacking := [mark for mark in marks if mark not in text]:
+    text = page.read_text("utf-8") if page is not None and page.is_file() else ""
+    if page is not None and (lacking := [mark for mark in marks if mark not in text]):
         raise typer.BadParameter(f"the page {page} lacks {lacking[0]}")
 
 
@@ -129,7 +129,7 @@ def replay(
     data: Annotated[list[Path] | None, flag("Jester file; repeat it to join several.")] = None,
     url: Annotated[str | None, flag(f"Address of the service; {DEFAULT_URL} if not given.")] = None,
     api_key: Annotated[
-        str | None, flag("API key of role admin; as a flag others can see it.", envvar="LOADTEST_API_KEY")
+        str | None, flag("Admin's API key; others can see flags.", envvar="LOADTEST_API_KEY")
     ] = None,
     api_key_file: Annotated[Path | None, flag("File with the key.", envvar="LOADTEST_API_KEY_FILE")] = None,
     in_process: Annotated[bool, Option("--in-process", help="Run the learner here, without a service.")] = False,
@@ -140,17 +140,13 @@ def replay(
     seed: Annotated[int, flag("The session's seed.", 0, 2**63 - 1)] = 0,
     fill_seed: Annotated[int, flag("Seed of the scores that replace missing ratings.", 0)] = 0,
     drain: Annotated[bool, flag("At the end, send the events that are due after the last slot.")] = True,
-    slots_per_second: Annotated[
-        float | None, flag("Slots a second; as fast as possible if not given.", 0.001)
-    ] = None,
+    slots_per_second: Annotated[float | None, flag("Slots a second; unlimited if not given.", 0.001)] = None,
     retry_seconds: Annotated[float, flag("Seconds for which a failed call is repeated.", 0)] = 60.0,
     speed: Annotated[float | None, clicks_flag("Speed-up of all times; 1 if not given.")] = None,
     window: Annotated[float | None, clicks_flag("Seconds after which no click is none; 600 if not given.")] = None,
     interval: Annotated[float | None, clicks_flag("Seconds between visitors; 2 if not given.")] = None,
     delay_median: Annotated[float | None, clicks_flag("Median seconds until a click; 30 if not given.")] = None,
-    delay_sigma: Annotated[
-        float | None, clicks_flag("Deviation of the delays' logarithm; 1.5 if not given.", 0, 10)
-    ] = None,
+    delay_sigma: Annotated[float | None, clicks_flag("Deviation of log delays; 1.5 if not given.", 0, 10)] = None,
     delay_seed: Annotated[int | None, clicks_flag("Seed of the delays; 0 if not given.", 0)] = None,
     out: Annotated[Path, flag("Folder for summary.json, curve.csv and regret.png.")] = Path("runs/replay"),
 ) -> None:
@@ -162,9 +158,7 @@ def replay(
             raise LoadTestError("give either --url or --in-process")
         stream = replay_run.stream_of(scenario, times, slots_per_second)
         address = None if in_process else url or DEFAULT_URL
-        client = (
-            None if address is None else replay_run.connected(stack, address, retry_seconds, api_key, api_key_file)
-        )
+        client = replay_run.connected(stack, address, retry_seconds, api_key, api_key_file) if address else None
         kind = learner or ("dexp3" if stream is None else "centred_tsallis")
         world, facts = replay_run.world_of(scenario, data or [], kind, fill_seed)
         delays = strict_delays(world.slots)
@@ -238,9 +232,7 @@ def study(
     learner: Annotated[list[str] | None, flag("Play only this learner, by its key; again for others.")] = None,
     quick: Annotated[bool, Option("--quick", help="A trial of the command: two seeds, 400 slots.")] = False,
     out: Annotated[Path, flag("Folder of results.json; what is in it is not played again.")] = Path("runs/study"),
-    page: Annotated[
-        Path | None, flag("Write the tables into this page, and its figures into results/ beside it.")
-    ] = None,
+    page: Annotated[Path | None, flag("Write the tables into this page, and the figures into results/.")] = None,
     outages: Annotated[bool, Option("--outages", help="Play only sessions without clicks for a while.")] = False,
 ) -> None:
     """Play learners in many worlds, cell by cell; stop it and start it again as you like."""
@@ -251,8 +243,7 @@ def study(
         print_table("Two windows without clicks", head, outage.rows(jobs, clicks))
         print_note(f"{outage.false_alarms(0.02, 10_000, 1000)} of 1,000 healthy sessions ever fell silent")
         return
-    if page is not None:
-        check_marks(page, study_page.MARKS)
+    check_marks(page, study_page.MARKS)
     size = study_cells.Size(2, 3, 400) if quick else study_cells.Size(seeds, stall_seeds, slots)
     with errors_reported():
         groups = worlds(data)
@@ -285,8 +276,7 @@ def verdict(
     page: Annotated[Path | None, flag("Write the tables into this page.")] = None,
 ) -> None:
     """Play sessions with a control group: how often a verdict is ever wrong, and how soon it finds a better arm."""
-    if page is not None:
-        check_marks(page, verdicts.MARKS)
+    check_marks(page, verdicts.MARKS)
     out.mkdir(parents=True, exist_ok=True)
     counts, path = verdicts.counted_cases(runs, effects), out / "results.json"
     with errors_reported():
@@ -301,8 +291,7 @@ def verdict(
     for title, head, rows in verdicts.tables(played):
         print_table(title, head, rows)
     if page is not None:
-        text = study_page.page_with(page.read_text("utf-8"), verdicts.MARKS, verdicts.section(played))
-        page.write_text(text, encoding="utf-8")
+        study_page.write_between(verdicts.MARKS, verdicts.section(played), page)
     print_written(out if page is None else page)
 
 
@@ -351,9 +340,7 @@ def chaos(
     url: Annotated[str | None, flag("For --during: a running service, or a proxy before it.")] = None,
     api_key: Annotated[str | None, flag("For --during: API key of role admin.", envvar="LOADTEST_API_KEY")] = None,
     outage: Annotated[bool, Option("--outage", help="For --during: the service may be away.")] = False,
-    updates: Annotated[
-        bool, Option("--updates", help="Events name goals, come again with others, and by token.")
-    ] = False,
+    updates: Annotated[bool, Option("--updates", help="Events name goals, change, and come by token.")] = False,
     features: Annotated[bool, Option("--features", help="Acts say what is known of their visitor.")] = False,
     out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
@@ -381,9 +368,7 @@ def chaos(
         print_table("Acknowledged and settled", HEAD, [tally.row(kind) for kind, tally in tallies.items()])
         for name, reason in skipped.items():
             print_note(f"skipped: {name}: {reason}")
-    terminal.write_summary(out, summary)
-    print_written(out)
-    terminal.print_problems(problems)
+    terminal.end_with(out, summary, problems)
 
 
 @app.command()
@@ -397,16 +382,12 @@ def upgrade(
     with terminal.own_processes(out):
         found = [each for one in way for each in upgrades.rehearse(one, old, new, out)]
     print_table("Upgraded under load", upgrades.HEAD, map(upgrades.row, found))
-    terminal.write_summary(out, found)
-    print_written(out)
-    terminal.print_problems([f"{each['upgrade']}: {problem}" for each in found for problem in each["problems"]])
+    terminal.end_with(out, found, [f"{each['upgrade']}: {text}" for each in found for text in each["problems"]])
 
 
 @app.command()
 def drills(
-    drill: Annotated[
-        list[str] | None, typer.Argument(help=f"{', '.join(drilled.NAMES)}; all if not given.")
-    ] = None,
+    drill: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(drilled.NAMES)}; or all.")] = None,
     factor: Annotated[float, flag("Divides all times of the alerts.", 1)] = 12,
     out: Annotated[Path, flag("Folder for summary.json, logs and configurations.")] = Path("runs/drills"),
 ) -> None:
@@ -417,9 +398,7 @@ def drills(
     with terminal.own_processes(out), progress_bar("drills", len(names)) as advance:
         found = drilled.play(names, out, factor, advance)
     print_table(f"Times of alerts divided by {factor:g}", drilled.HEAD, map(drilled.row, found))
-    terminal.write_summary(out, found)
-    print_written(out)
-    terminal.print_problems([f"{each['drill']}: {problem}" for each in found for problem in each["problems"]])
+    terminal.end_with(out, found, [f"{each['drill']}: {text}" for each in found for text in each["problems"]])
 
 
 class Part(StrEnum):
@@ -467,10 +446,9 @@ def bench(
 ) -> None:
     """Measure the service beside endpoints that do less: rates, processor times and bytes."""
     parts = set(part or Part)
-    if page is not None:
-        if parts != set(Part):
-            raise typer.BadParameter("the page has all parts")
-        check_marks(page, report.MARKS)
+    if page is not None and parts != set(Part):
+        raise typer.BadParameter("the page has all parts")
+    check_marks(page, report.MARKS)
     program, has_peers = find_wrk() if with_wrk else None, find_spec("river") is not None
     if with_wrk and program is None:
         print_note("clients in Python make the load: wrk is not installed")
@@ -479,10 +457,8 @@ def bench(
     options = Options(seconds, repetitions, clients, n_arms, sessions, wrk=program, peers=has_peers)
     with terminal.own_processes(out), tempfile.TemporaryDirectory(prefix="bench-") as data:
         summary: dict[str, Any] = {"date": dt.datetime.now(dt.UTC).date().isoformat(), "machine": machine()}
-        summary |= {
-            "options": options._asdict(),
-            "generator": throughput.PYTHON if program is None else throughput.WRK,
-        }
+        generator = throughput.PYTHON if program is None else throughput.WRK
+        summary |= {"options": options._asdict(), "generator": generator}
         if parts & {*throughput.PARTS, Part.TURNS}:  # Turns are compared with bare ASGI.
             names = names_of(options, parts)
             with progress_bar("rates", repetitions * len(names)) as advance:
@@ -522,8 +498,7 @@ def capacity(
     kinds = learner or list(measured_capacity.LEARNERS)
     if unknown := set(kinds) - measured_capacity.LEARNERS.keys():
         raise typer.BadParameter(f"{sorted(unknown)[0]} is not measured", param_hint="--learner")
-    if page is not None:
-        check_marks(page, measured_capacity.MARKS)
+    check_marks(page, measured_capacity.MARKS)
     asked = [(kind, size) for kind in kinds for size in n_arms or measured_capacity.N_ARMS]
     with terminal.own_processes(out), progress_bar("capacity", len(asked)) as advance:
         found = []

@@ -91,6 +91,13 @@ def print_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) 
     console.print(table)
 
 
+def end_with(out: Path, summary: Any, problems: Sequence[str]) -> None:
+    """Write ``summary.json``, say so, and exit with code 1 where something is wrong."""
+    write_summary(out, summary)
+    print_written(out)
+    print_problems(problems)
+
+
 def write_summary(out: Path, summary: Any) -> None:
     """Write ``summary.json``."""
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ from loadtest.bench.footprint import Stores, running_stores
 from loadtest.bench.load import Conversation, request, run_clients
 from loadtest.bench.measured import cpu_seconds
 from loadtest.bench.report import number
-from loadtest.study.page import page_with, wrapped
+from loadtest.study.page import wrapped, write_between
 from loadtest.study.tables import markdown
 
 WINDOW = {"expiry": {"after_seconds": 1800, "default_loss": 1}}
@@ -155,5 +155,4 @@ def tables(found: Sequence[tuple[str, int, Taken]]) -> Sequence[Sequence[Sequenc
 
 def write(found: Sequence[tuple[str, int, Taken]], told: str, page: Path) -> None:
     """Write the tables, behind what is told of the run, between the marks of a page."""
-    text = "\n\n".join([wrapped(told), *map(markdown, tables(found))])
-    page.write_text(page_with(page.read_text("utf-8"), MARKS, text), encoding="utf-8")
+    write_between(MARKS, "\n\n".join([wrapped(told), *map(markdown, tables(found))]), page)

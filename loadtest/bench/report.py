@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from loadtest.bench.measured import ratios, spread
 from loadtest.bench.throughput import LABELS, MOST_OF, OUTSTANDING, PAGE
 from loadtest.bench.turns import ALL, AT_MANY_ARMS
-from loadtest.study.page import page_with, wrapped
+from loadtest.study.page import wrapped, write_between
 from loadtest.study.tables import markdown
 
 Found = Mapping[str, Any]
@@ -211,7 +211,7 @@ def write(summary: Mapping[str, Any], page: Path) -> None:
     folder = page.parent / "results"
     folder.mkdir(exist_ok=True)
     (folder / "bench.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    page.write_text(page_with(page.read_text("utf-8"), MARKS, section(summary)), encoding="utf-8")
+    write_between(MARKS, section(summary), page)
 
 
 def number(value: float) -> str:

@@ -188,25 +188,17 @@ class Cluster:
     def tell(self, what: str) -> None:
         """Note what happens."""
         self.told.append(f"{time.monotonic() - self._began:6.1f} s: {what}")
-        self._changed()
-
-    def _changed(self) -> None:
         now = time.monotonic()
         at = [pod.address for pod in self.pods if pod.ready_since < math.inf and not pod.is_leaving]
         self._seen.append((now, at))
 
-    def _known(self) -> Sequence[Address]:
-        """Return the pods that get new connections: those that were ready ``LAG_SECONDS`` ago."""
-        return [at for since, at in self._seen if since <= time.monotonic() - LAG_SECONDS][-1]
+    def _chosen(self, place: int | None) -> Address:
+        """Return the pod of a new connection, of those that were ready ``LAG_SECONDS`` ago.
 
-    def choose(self) -> Address:
-        """Return the pod of a new connection as a Service does: any."""
-        return random.choice(self._known())  # noqa: S311 - no secret
-
-    def choose_in_turn(self, place: int) -> Address:
-        """Return the pod of one of the places between which an ingress hashes."""
-        known = self._known()
-        return known[place % len(known)]
+        A Service takes any; an ingress hashes between places.
+        """
+        known = [at for since, at in self._seen if since <= time.monotonic() - LAG_SECONDS][-1]
+        return random.choice(known) if place is None else known[place % len(known)]  # noqa: S311 - no secret
 
     @contextmanager
     def serving(self, image: Path) -> Iterator[Sequence[str]]:
@@ -215,8 +207,7 @@ class Cluster:
             self.roll(image)
             time.sleep(LAG_SECONDS)
             with ExitStack() as stack:
-                chosen: list[Callable[[], Address]] = [self.choose]
-                chosen += [partial(self.choose_in_turn, place) for place in range(self.replicas)]
+                chosen = (partial(self._chosen, place) for place in (None, *range(self.replicas)))
                 yield [stack.enter_context(Balancer(each)).address for each in chosen]
         finally:
             with ExitStack() as stack:
@@ -229,12 +220,12 @@ class Cluster:
         rule = self._spec["strategy"]["rollingUpdate"]
         most = self.replicas + _count(rule["maxSurge"], self.replicas, math.ceil)
         least = self.replicas - _count(rule["maxUnavailable"], self.replicas, math.floor)
-        deadline = time.monotonic() + START_SECONDS * self.replicas
+        deadline, rest = time.monotonic() + START_SECONDS * self.replicas, self._spec.get("minReadySeconds", 0)
         self.tell(f"roll to {image.name}")
         while True:
             pods = [pod for pod in self.pods if not pod.is_leaving]
             old = [pod for pod in pods if pod.image != image]
-            available = [pod for pod in pods if self._is_available(pod)]
+            available = [pod for pod in pods if time.monotonic() >= pod.ready_since + float(rest)]
             if not old and len(pods) == len(available) == self.replicas:
                 break
             if len(pods) < most and len(pods) - len(old) < self.replicas:
@@ -248,14 +239,10 @@ class Cluster:
             thread.join()
         self.pods = pods
 
-    def _is_available(self, pod: Pod) -> bool:
-        return time.monotonic() >= pod.ready_since + float(self._spec.get("minReadySeconds", 0))
-
     def _create(self, image: Path) -> None:
         self._made += 1
         name, host = f"{image.name}-{self._made}", f"{self._net}.{self._made}"
-        folder = self._folder / name
-        pod = Pod(name, host, self._spec["template"], image, self._secret, folder, self.tell)
+        pod = Pod(name, host, self._spec["template"], image, self._secret, self._folder / name, self.tell)
         self.pods.append(pod)
         pod.start()
         self.tell(f"{name} starts")

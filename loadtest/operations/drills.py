@@ -85,19 +85,24 @@ def installed(folder: Path, factor: float) -> Iterator[Place]:
         for number in range(REPLICAS):
             (logs := folder / f"replica-{number}").mkdir()
             replicas.append(ServiceProcess(logs, *flags, temporary=str(logs)))
-            replicas[-1].start()
             stack.callback(replicas[-1].end)
-        for each in replicas:
-            wait_until(each.ready, "a replica is ready")
+        _start(replicas)
         addresses = [f"127.0.0.1:{each.port}" for each in replicas]
         url = stack.enter_context(nginx_before(addresses, folder))
         client = stack.enter_context(connection(url, api_key=key))
         prometheus = stack.enter_context(_prometheus(addresses, key, folder, factor))
         place = Place(redis, replicas, client, prometheus, factor, data)
         wait_until(
-            lambda: _scraped(prometheus) == REPLICAS and not place.firing(), "all is scraped, and no alert fires"
+            lambda: _scraped(prometheus) == REPLICAS and not place.firing(), "all is scraped, no alert fires"
         )
         yield place
+
+
+def _start(replicas: Sequence[ServiceProcess]) -> None:
+    for replica in replicas:
+        replica.start()
+    for replica in replicas:
+        wait_until(replica.ready, "a replica is ready")
 
 
 @contextmanager
@@ -139,11 +144,14 @@ class Trouble(NamedTuple):
 
     alert: str
     instances: int
-    begin: Callable[[Place], None]
-    mend: Callable[[Place], None]
+    begin: Callable[[Place], object]
+    mend: Callable[[Place], object]
 
 
-def _freeze(place: Place, number: signal.Signals) -> None:
+FREEZE_AND_THAW = signal.SIGSTOP, signal.SIGCONT
+
+
+def _send(place: Place, number: signal.Signals) -> None:
     replica = place.replicas[0]
     for pid in (replica.pid, *replica.workers()):
         os.kill(pid, number)
@@ -199,24 +207,14 @@ def _fall_silent(place: Place) -> None:
 
 
 TROUBLES: Mapping[str, Trouble] = {
-    "store-dies": Trouble(
-        "BanditNotReady", REPLICAS, lambda place: void(place.redis.end()), lambda place: place.redis.start()
-    ),
+    "store-dies": Trouble("BanditNotReady", REPLICAS, lambda at: at.redis.end(), lambda at: at.redis.start()),
     "store-fills": Trouble("BanditStoreFills", REPLICAS, _fill, _overfill_and_enlarge),
-    "replica-hangs": Trouble(
-        "BanditDown", 1, partial(_freeze, number=signal.SIGSTOP), partial(_freeze, number=signal.SIGCONT)
-    ),
-    "replica-dies": Trouble(
-        "BanditDown", 1, lambda place: void(place.replicas[0].end()), lambda place: place.replicas[0].start()
-    ),
+    "replica-hangs": Trouble("BanditDown", 1, *(partial(_send, number=each) for each in FREEZE_AND_THAW)),
+    "replica-dies": Trouble("BanditDown", 1, lambda at: at.replicas[0].end(), lambda at: at.replicas[0].start()),
     "clicks-stop": Trouble("BanditSilence", 1, _fall_silent, partial(_visit, clicks=True)),
 }
 RESTORE = "restore"
 NAMES = [*TROUBLES, RESTORE]
-
-
-def void(_: object) -> None:
-    """Drop what a call returns."""
 
 
 def drill(name: str, place: Place) -> dict[str, Any]:
@@ -242,8 +240,7 @@ def restore(place: Place) -> dict[str, Any]:
         before = open_sessions(clients[0], f"before-{secrets.token_hex(4)}")
         with Load(clients, before, PAUSE).running():
             time.sleep(AROUND_SECONDS)
-        later = open_sessions(clients[0], f"meanwhile-{secrets.token_hex(4)}")
-        with Load(clients, later, PAUSE).running():
+        with Load(clients, open_sessions(clients[0], f"meanwhile-{secrets.token_hex(4)}"), PAUSE).running():
             command = [sys.executable, "deploy/backup/backup.py", str(place.data), str(backup)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
             time.sleep(AROUND_SECONDS)
@@ -252,18 +249,15 @@ def restore(place: Place) -> dict[str, Any]:
     lost = time.monotonic()
     for replica in place.replicas:
         replica.end(signal.SIGTERM)
-    place.redis.command_line = [
-        str(backup) if word == str(place.data) else word for word in place.redis.command_line
-    ]
+    words = {str(place.data): str(backup)}
+    place.redis.command_line = [words.get(word, word) for word in place.redis.command_line]
     place.redis.start()
     wait_until(place.redis.answers, "the restored store answers")
-    for replica in place.replicas:
-        replica.start()
-    for replica in place.replicas:
-        wait_until(replica.ready, "a replica is ready")
+    _start(place.replicas)
     seconds = time.monotonic() - lost
-    problems = [problem for ledger in before for problem in audit(place.client, ledger)]
+    problems = []
     for ledger in before:
+        problems += audit(place.client, ledger)
         slot = place.client.call("act", "POST", f"{ledger.path}/act")["slot"]
         if ledger.is_named and slot != ledger.slots + 1:
             problems.append(f"{ledger.session_id} goes on at slot {slot} behind {ledger.slots}")

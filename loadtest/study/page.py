@@ -223,7 +223,12 @@ def write(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     }
     save(folder / "study.json", kept)
     draw_all(_in_order(by_world(kept)), folder)
-    path.write_text(page_with(path.read_text("utf-8"), MARKS, section(kept)), encoding="utf-8")
+    write_between(MARKS, section(kept), path)
+
+
+def write_between(marks: tuple[str, str], section: str, page: Path) -> None:
+    """Write another section between the marks of a page."""
+    page.write_text(page_with(page.read_text("utf-8"), marks, section), encoding="utf-8")
 
 
 def page_with(page: str, marks: tuple[str, str], section: str) -> str:
