@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import random
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loadtest.bench.footprint import Stores, running_stores
+from loadtest.bench.footprint import Stores, event_of, reported, running_stores
 from loadtest.bench.load import Conversation, request, run_clients
 from loadtest.bench.measured import cpu_seconds
 from loadtest.bench.report import number
@@ -68,21 +67,6 @@ def held(stores: Stores) -> int:
     """Return the bytes that Redis holds, without buffers of connections and of its log."""
     memory = stores.redis.information("memory")
     return int(memory["used_memory"]) - sum(int(memory[name]) for name in ("mem_clients_normal", "mem_aof_buffer"))
-
-
-def event_of(action: Mapping[str, Any], *, by_slot: bool, with_id: bool = True) -> dict[str, Any]:
-    """Return the event that answers an action."""
-    event = {"arm": action["arm"], "loss": action["slot"] % 7 / 7}
-    event |= {"slot": action["slot"]} if by_slot else {}
-    return event | ({"event_id": uuid.uuid4().hex} if with_id else {})
-
-
-def reported(paths: Iterator[str], count: int, *, by_slot: bool) -> Conversation:
-    """Act so often in each of these sessions, and report each decision without an id."""
-    for path in paths:
-        answer = yield request("POST", f"{path}/acts", b'{"count": %d}' % count)
-        events = [event_of(each, by_slot=by_slot, with_id=False) for each in json.loads(answer)["actions"]]
-        yield request("POST", f"{path}/feedbacks", json.dumps({"events": events}).encode())
 
 
 def asked(paths: Sequence[str], *, by_slot: bool) -> Conversation:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -114,12 +115,12 @@ def _logged(stores: Stores, n_arms: int, clients: int, seconds: float) -> tuple[
 
 def _idle_memory(stores: Stores, sessions: int, clients: int) -> dict[str, float]:
     """Return the memory of an idle session; the worker's is a mean over ``sessions``, decoded or not."""
-    stores.talk(partial(_reported, iter([stores.create("idle", DEXP3)] * 10), REPORTED // 10), 1)
+    stores.talk(partial(reported, iter([stores.create("idle", DEXP3)] * 10), REPORTED // 10), 1)
     before = stores.resident()
     bodies = [{"session_id": f"idle-{number}", "learner": DEXP3, "seed": number} for number in range(sessions)]
     new = [request("POST", SESSIONS, json.dumps(body).encode()) for body in bodies]
     stores.talk(partial(sent, iter(new)), clients)
-    stores.talk(partial(_reported, iter([f"{SESSIONS}/{body['session_id']}" for body in bodies]), 2), clients)
+    stores.talk(partial(reported, iter([f"{SESSIONS}/{body['session_id']}" for body in bodies]), 2), clients)
     after = stores.resident()
     with Redis(port=stores.redis.port) as client:
         keys = [key for key in client.scan_iter("bandit:{idle}*") if b":seen:" not in key]
@@ -127,11 +128,18 @@ def _idle_memory(stores: Stores, sessions: int, clients: int) -> dict[str, float
     return {"redis": in_redis, "worker": (after - before) / sessions}
 
 
-def _reported(paths: Iterator[str], count: int) -> Conversation:
-    """Act so often in each of these sessions, and send an event for each act."""
+def event_of(action: Mapping[str, Any], *, by_slot: bool, with_id: bool = True) -> dict[str, Any]:
+    """Return the event that answers an action."""
+    event = {"arm": action["arm"], "loss": action["slot"] % 7 / 7}
+    event |= {"slot": action["slot"]} if by_slot else {}
+    return event | ({"event_id": uuid.uuid4().hex} if with_id else {})
+
+
+def reported(paths: Iterator[str], count: int, *, by_slot: bool = False) -> Conversation:
+    """Act so often in each of these sessions, and report each decision without an id."""
     for path in paths:
         answer = yield request("POST", f"{path}/acts", b'{"count": %d}' % count)
-        events = [{"arm": each["arm"], "loss": each["slot"] % 7 / 7} for each in json.loads(answer)["actions"]]
+        events = [event_of(each, by_slot=by_slot, with_id=False) for each in json.loads(answer)["actions"]]
         yield request("POST", f"{path}/feedbacks", json.dumps({"events": events}).encode())
 
 

@@ -30,11 +30,12 @@ Answer = tuple[int, Sequence[bytes]]
 CHUNK = 65_536
 """Bytes of a body that arrive at a time."""
 KEYED = ((b"idempotency-key", b"once"),)
-ONE_ARM = {"kind": "dexp3", "n_arms": 1}
+ONE_ARM, ONE_LABEL = {"kind": "dexp3", "n_arms": 1}, {"kind": "dexp3", "arms": ["a"]}
 MANY_ARMS = {"kind": "dexp3", "n_arms": 100_000}
 SIMPLEX = {"kind": "dbgd", "feasible_set": {"kind": "simplex", "total": 1}}
 LABELS = [f"label number {number}" for number in range(80_000)]
-LABELLED = {"kind": "fixed", "arms": LABELS}
+LABELLED, UNFIXED = ({"kind": kind, "arms": LABELS} for kind in ("fixed", "dexp3"))
+NEW = None, "POST", "/v1/sessions"
 
 
 class InProcessApp:
@@ -138,28 +139,24 @@ def _probabilities() -> dict[str, Any]:
     return {"learner": {"kind": "fixed", "arms": list(share), "probabilities": share}}
 
 
+def _fed(arms: Sequence[int]) -> dict[str, Any]:
+    return {"events": [{"arm": arm, "loss": 0.5} for arm in arms]}
+
+
 ACT = ("/act", lambda: None)
 TEN, A_THOUSAND = (("/acts", lambda count=count: {"count": count}) for count in (10, 1000))
 BATCH = Large("10,000 events with ids", ONE_ARM, "POST", "/feedbacks", _batch, before=[A_THOUSAND] * 10)
 BUNDLES = Large("9,900 events of 60 losses, refused", ONE_ARM, "POST", "/feedbacks", _bundles)
+FED = Large("event at 100,000 arms", MANY_ARMS, "POST", "/feedback", before=[TEN] * 40)
 AT_MANY_ARMS = {
     "act_at_many_arms": Large("act at 100,000 arms", MANY_ARMS, "POST", "/act"),
     "acts_at_many_arms": Large("10 acts at 100,000 arms", MANY_ARMS, "POST", "/acts", TEN[1]),
-    "event_at_many_arms": Large(
-        *("event at 100,000 arms", MANY_ARMS, "POST", "/feedback"),
-        before=[TEN] * 40,
-        of_drawn=lambda arms: {"arm": arms[-1], "loss": 0.5},
-    ),
-    "events_at_many_arms": Large(
-        *("400 events at 100,000 arms", MANY_ARMS, "POST", "/feedbacks"),
-        before=[TEN] * 40,
-        of_drawn=lambda arms: {"events": [{"arm": arm, "loss": 0.5} for arm in arms]},
-    ),
+    "event_at_many_arms": FED._replace(of_drawn=lambda arms: {"arm": arms[-1], "loss": 0.5}),
+    "events_at_many_arms": FED._replace(title="400 events at 100,000 arms", path="/feedbacks", of_drawn=_fed),
     "view_of_many_arms": Large("view at 100,000 arms", MANY_ARMS, "GET", "", before=[ACT]),
 }
 """What one session of so many arms is asked most."""
 POINT = Large("act in 1,000 dimensions", SIMPLEX | {"dim": 1000}, "POST", "/act")
-LABELLED_SESSION = {"learner": {"kind": "dexp3", "arms": LABELS}}
 LARGE_REQUESTS = {
     "view_of_many_arms": AT_MANY_ARMS["view_of_many_arms"],
     "batch_of_ids": BATCH,
@@ -173,24 +170,18 @@ LARGE_REQUESTS = {
     "one_large_point_with_a_key": POINT._replace(title="the same with an idempotency key", headers=KEYED),
     "many_points": Large("1,000 acts in 31 dimensions", SIMPLEX | {"dim": 31}, "POST", "/acts", A_THOUSAND[1]),
     "many_acts": Large("1,000 acts at 1,000 arms", ONE_ARM | {"n_arms": 1000}, "POST", "/acts", A_THOUSAND[1]),
-    "view_of_many_labels": Large("view at 80,000 labels", LABELLED_SESSION["learner"], "GET", ""),
-    "session_of_many_labels": Large(
-        "session with 80,000 labels", None, "POST", "/v1/sessions", lambda: LABELLED_SESSION, status=201
-    ),
-    "many_labels_added": Large(
-        "80,000 labels added", {"kind": "dexp3", "arms": ["a"]}, "PATCH", "/arms", lambda: {"add": LABELS}
-    ),
+    "view_of_many_labels": Large("view at 80,000 labels", UNFIXED, "GET", ""),
+    "session_of_many_labels": Large("session with 80,000 labels", *NEW, lambda: {"learner": UNFIXED}, status=201),
+    "many_labels_added": Large("80,000 labels added", ONE_LABEL, "PATCH", "/arms", lambda: {"add": LABELS}),
     "many_labels_removed": Large(
-        "80,000 labels removed", LABELLED_SESSION["learner"], "PATCH", "/arms", lambda: {"remove": LABELS[1:]}
+        "80,000 labels removed", UNFIXED, "PATCH", "/arms", lambda: {"remove": LABELS[1:]}
     ),
     "many_labels_replaced": Large(
         "a catalogue of 80,000 labels, an eighth of them new", LABELLED, "PUT", "/arms", _catalogue
     ),
     "many_labels_paused": Large("80,000 labels paused", LABELLED, "PATCH", "/arms", lambda: {"pause": LABELS[1:]}),
     "floor_at_many_labels": Large("a floor at 80,000 labels", LABELLED, "PATCH", "", lambda: {"floor": 0.1}),
-    "many_probabilities": Large(
-        "a session with 50,000 probabilities", None, "POST", "/v1/sessions", _probabilities, status=201
-    ),
+    "many_probabilities": Large("a session with 50,000 probabilities", *NEW, _probabilities, status=201),
     "arms_by_mean": Large(
         "page of 100,000 arms by their means", MANY_ARMS, "GET", "/arms?limit=1000&sort=-mean", before=[ACT]
     ),
