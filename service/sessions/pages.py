@@ -473,10 +473,10 @@ class DecisionLogs:
             has_waited = True
         following = f"{entries[:limit][-1].position if entries else last}-{created}"
         ids = f'"session_id":"{session_id}"}}'
-        rows = [
-            f'{_checked(each.data)[:-1]},"at":"{time_text(each.at)}","position":{each.position},{ids}'
-            for each in entries[:limit]
-        ]
+        rows, fair_yield = list[str](), FairYield()
+        for each in entries[:limit]:
+            rows.append(f'{_checked(each.data)[:-1]},"at":"{time_text(each.at)}","position":{each.position},{ids}')
+            await fair_yield()
         more = {"cursor": following} | ({"missed": True} if missed else {})
         return answer_body(_page("decisions", rows, following if len(entries) > limit else None, **more))
 

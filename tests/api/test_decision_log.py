@@ -1,5 +1,6 @@
 """The decision log: every act and settled event once, in order, with the store's time."""
 
+import asyncio
 import json
 from itertools import pairwise
 
@@ -218,6 +219,18 @@ async def test_how_events_are_read_is_said_again_before_the_log_is_trimmed(clien
     assert all(one < other <= one + every for one, other in pairwise([*places, len(entries)]))
     assert (entries[0]["loss_range"], entries[places[-1]]["loss_range"]) == ([0, 1], [0, 5])
     assert len(entries) - len(places) == 2 * every + 1
+
+
+async def test_other_requests_go_on_while_a_page_is_written(client, monkeypatch):
+    await start(client)
+    await client.post(f"{PATH}/acts", json={"count": 100})
+    monkeypatch.setattr(FairYield, "slice_seconds", 0.0)
+    page = asyncio.ensure_future(log(client))
+    passes = 0
+    while not page.done():
+        await asyncio.sleep(0)
+        passes += 1
+    assert passes > len(page.result()["decisions"]) > 100
 
 
 async def test_a_log_that_evaluate_reads_is_that_of_the_service(client, clock, tmp_path, capsys):
