@@ -166,7 +166,9 @@ def _feed(options: argparse.Namespace, screen: Screen) -> int:
     """Report the events of a file: csv, tsv, JSON lines or parquet, packed with gzip or not.
 
     Columns are named like the fields of events. A row without event_id gets one of the file's digest and its
-    number. Exit code 1: rows were wrong.
+    number: the same file may be fed twice. Wrong rows are named, by their number without the header, and left out;
+    the others count. Feed mended rows from a file of their own, unless all rows have an event_id. Exit code 1: rows
+    were wrong.
     """
     counts, wrong, left_out = Counter[str](), dict[int, str](), set[str]()
     try:
