@@ -133,7 +133,7 @@ def _value(
         effective, interval = outcomes.spread.value(weights, values, z)
         return Estimate(name, acts, effective, interval, interval)
     effective = total**2 / float((weights**2).sum()) if acts else 0.0
-    if effective < MIN_EFFECTIVE:
+    if effective < MIN_EFFECTIVE or not np.ptp(values):  # Alike: nobody knows how else an act may end.
         return Estimate(name, acts, effective, None)
     kinds, mean = np.unique(values), float((weights * values).sum() / total)
     error = float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / total)
@@ -232,19 +232,19 @@ def parser(program: str) -> FlagParser:
     """Return the parser of the command line after the word ``evaluate``, which follows ``program``."""
     made = FlagParser(
         f"{program} evaluate",
-        description="What a decision log says: the mean of each arm, and what uniform play and each arm alone "
-        "would have given, by inverse propensity, with intervals.",
+        description="What a decision log says, with intervals: the mean of each arm, and what arms by chance "
+        "(uniform), or one arm alone, would have got. Acts count by their logged probabilities.",
     )
     made.add_argument("file", help="the log, as GET .../decisions answers it; -: JSON lines of standard input")
     made.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
     made.add_argument("--confidence", type=_share, default=0.95, help="of the intervals (0.95)")
     made.add_argument("--segment", metavar="TEXT", help="acts of one segment only; '' for those that named none")
-    made.add_argument("--policy", choices=["linear"], help="also play what regressions on visitors' columns say")
-    made.add_argument("--window", type=float, metavar="SECONDS", help="window, if the log does not say it; 0: none")
+    made.add_argument("--policy", choices=["linear"], help="also each visitor's best arm, by its columns")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="expiry, if the log lacks it; 0: none")
     made.add_argument("--allow-gaps", action="store_true", help="read a log in which entries are missing")
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(
-        "--columns", type=Path, metavar="OUT", help="file of action, reward, pscore, position to write"
+        "--columns", type=Path, metavar="OUT", help="file to write, for libraries: action, reward, pscore, position"
     )
     made.add_argument(
         "--loss-range", type=float, nargs=2, metavar=("BEST", "WORST"), help="for --columns of losses"
@@ -279,7 +279,7 @@ def _document(outcomes: Outcomes, means: Iterable[Estimate], values: Iterable[Es
 def _report(
     outcomes: Outcomes, means: Sequence[Estimate], values: Sequence[Estimate], confidence: float
 ) -> Iterable[str]:
-    how = "" if outcomes.spread is None else f" (slots: {outcomes.slots})"
+    how = "" if outcomes.spread is None else f" (slots: {outcomes.slots}, as not all events name their act)"
     yield f"{outcomes.arms.size} acts with a {outcomes.word}{how}"
     for why, count in outcomes.left_out.items():
         yield f"{count} acts left out: {why}"
@@ -294,7 +294,8 @@ def _report(
     for each in values:
         shown = "  ".join(_shown(getattr(each, name)) for name in kinds)
         yield f"  {each.name:<24} {each.effective:>9.0f} effective acts  {shown}"
-    yield "\nAn arm alone: as if it had been drawn at each act; say so only where it could be drawn at each."
+    yield f"\nEffective acts: as many of a policy's own would tell as much; below {MIN_EFFECTIVE:.0f} are too few."
+    yield "SNIPS varies less than IPS. An arm alone: as if each act had drawn it; trust it only if each act could."
 
 
 def _shown(interval: Interval | None) -> str:

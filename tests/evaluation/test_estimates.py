@@ -1,6 +1,7 @@
 """Estimates against simulated truth: intervals cover as often as they say."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,3 +88,5 @@ def test_an_arm_whose_acts_all_ended_alike_may_yet_have_another_mean(others, val
 
     for interval in (mean, alone.ips, alone.snips):
         assert interval.low <= value < interval.high - 0.03
+    unknown = replace(outcomes, values=np.full(120, value))
+    assert [each.ips for each in (*arm_means(unknown, 0.95), *policies(unknown, 0.95))] == [None] * 5
