@@ -256,8 +256,9 @@ def _servers(settings: Settings, url: str) -> Iterator[Finding]:
     try:
         servers, missing = asyncio.run(examine(url, options))
     except (StoreUnavailableError, ValueError) as refused:
-        do = "raise its maxclients" if "many clients" in str(refused) else "start it, or correct BANDIT_STORE_URL"
-        yield error("store", f"{settings.store_url}: {refused}", do)
+        known = {"many clients": "raise its maxclients", "NOPERM": "ACL SETUSER ..., as docs/security.md lists it"}
+        do = next((known[each] for each in known if each in str(refused)), "start it, or correct BANDIT_STORE_URL")
+        yield error("store", f"{settings.store_url}: {refused}".rstrip("."), do)
         return
     name = settings.store_url if settings.store_url.scheme != "embedded" else f"embedded in {settings.data_dir}"
     yield ok("store", f"{name} answers")
@@ -336,7 +337,7 @@ def _room(folder: Path) -> Finding:
     if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
         return error("disk", f"{present} can't be written by this user", "change its owner, or BANDIT_DATA_DIR")
     if (free := shutil.disk_usage(present).free) < ROOM:
-        return warning("disk", f"{free / 2**20:,.0f} MiB are free in {present}", "make room: a full disk ends it")
+        return warning("disk", f"{free / 2**20:,.0f} MiB are free in {present}", "make room for the store's log")
     return ok("disk", f"{free / 2**30:,.1f} GiB are free in {present}")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from service.commands import doctor
 from service.commands.doctor import Level, check_service, check_settings
+from service.errors import StoreUnavailableError
 from service.settings import Settings, StoreUrl
 from service.store import open_store
 from service.store.base import NewSession
@@ -88,6 +89,15 @@ def test_settings_that_do_not_fit_are_named(settings, environment, says):
 
     assert found.level is Level.WARNING
     assert says in found.found
+
+
+def test_a_store_that_forbids_commands_is_not_to_be_started(monkeypatch):
+    async def refuse(url, options):
+        raise StoreUnavailableError("the store's user lacks a permission (NOPERM): evalsha.")
+
+    monkeypatch.setattr(doctor, "examine", refuse)
+    (found,) = doctor.check_store(Settings(store_url="redis://h"))
+    assert (found.found[-9:], found.do[:11]) == (": evalsha", "ACL SETUSER")
 
 
 def test_files_of_secrets_that_others_can_read_are_named(tmp_path):
