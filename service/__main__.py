@@ -78,10 +78,9 @@ def _run() -> int:
     a signal that it does not handle.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    given = sys.argv[1:]
+    given, program = sys.argv[1:], "python -m service" if COMMAND == "service" else COMMAND
     word, *arguments = given if given and not given[0].startswith("-") else ["serve", *given]
     if given in (["--help"], ["-h"]):
-        program = "python -m service" if COMMAND == "service" else COMMAND
         lines = [f"  {word:<10}{text}" for word, text in COMMANDS.items()]
         usage = f"usage: {program} [COMMAND] [FLAGS]"
         end = f"{program} COMMAND --help lists the flags of a command."
@@ -96,11 +95,11 @@ def _run() -> int:
     if word in WORDS:
         from .commands.run import main as run_word
 
-        return run_word(word, arguments, COMMAND)
+        return run_word(word, arguments, program)
     if word == "evaluate":
         from .evaluation.command import main as evaluate
 
-        return evaluate(arguments, COMMAND)
+        return evaluate(arguments, program)
     # Collections would look through what is imported again and again, and find next to nothing.
     gc.disable()
     from .server.supervisor import main as serve

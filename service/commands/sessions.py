@@ -33,10 +33,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     _word(words, "show", _show, "one session: its counts, what hinders its learning, and its most likely arms")
     made = _word(words, "create", _create, "create a session; it may be there already with the same fields")
     made.add_argument("--arms", type=lambda text: text.split(","), help="labels, separated by commas")
-    made.add_argument("--window", type=float, metavar="SECONDS", help="a decision without a click counts as 0")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="how long a click may come; none counts as 0")
     made.add_argument("--spec", type=Path, metavar="FILE", help="JSON of POST /v1/sessions, in place of flags")
-    for name in ("pause", "resume"):
-        changed = _word(words, name, _change, f"{name} arms of a session")
+    safe = "show arms no more, until `resume`: all but a safe one, to stop a session at once"
+    for name, does in (("pause", safe), ("resume", "let paused arms be shown again")):
+        changed = _word(words, name, _change, does)
         changed.add_argument("arms", nargs="+", metavar="ARM", help="labels")
     log = _word(words, "decisions", _decisions, "the decision log as JSON lines, such as `evaluate` reads")
     log.add_argument("--follow", action="store_true", help="go on with what comes, until you interrupt it")
@@ -72,7 +73,7 @@ def _list(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     if screen.as_json:
         screen.json({"sessions": [dict(view.fields) for view in found]})
         return 0
-    columns = ("session", "learner", "arms", "in use", "slots", "open", "last event", "hints")
+    columns = ("session", "learner", "arms", "in use", "acts", "outstanding", "last event", "hints")
     screen.table(columns, map(_summary, found))
     return 0
 
@@ -108,6 +109,10 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
         arms = (each | {"so far": each["so_far"]["mean"]} for each in found)
         rows = [(each.get("label", each["arm"]), *(each[name] for name in columns[1:])) for each in arms]
         screen.table(columns, rows)
+        screen.say("outstanding: acts that wait for an event; the mean lies between low and high, 95 % sure")
+    if leader := view.fields.get("leader"):
+        how = "clearly" if leader["clear"] else "not clearly yet"
+        screen.say(f"most probable: {leader.get('label', leader['arm'])}, {how} better than every other arm")
     return 0
 
 
@@ -188,7 +193,7 @@ def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
             return 1
     view = bandits.sessions.get(options.session_id)
     bandits.sessions.delete(options.session_id)
-    screen.tell({"deleted": view.session_id}, f"deleted {view.session_id}, which had {view.slot:,} slots")
+    screen.tell({"deleted": view.session_id}, f"deleted {view.session_id}, which had {view.slot:,} acts")
     return 0
 
 
@@ -204,7 +209,8 @@ FIELDS = ("session_id", "halted_at", "groups", "verdict", "leader")
 URGENT = {"halted", "silence"}
 """Hints that come before any verdict."""
 NO_CONTROL = (
-    "{id} has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict: "
+    "{id} has no control group, so nobody knows its gain. With one, one act in ten is drawn by chance, and after "
+    "200 acts there is a verdict: "
     "curl -X PATCH -H 'Content-Type: application/json' {url}/v1/sessions/{id} "
     """-d '{{"control": {{"share": 0.1}}}}'"""
 )
@@ -261,7 +267,7 @@ def _add_session(parser: argparse.ArgumentParser) -> None:
 
 
 def _verdict(options: argparse.Namespace, screen: Screen) -> int:
-    """Say whether a session is better than its control group."""
+    """Say whether a session is better than its control group: acts that are drawn without the learner."""
     with client_of(options) as bandits:
         view = bandits.session(options.session_id).view()
     urgent = [hint for hint in view.fields.get("hints", ()) if hint["code"] in URGENT]

@@ -48,6 +48,10 @@ def test_labels_that_the_session_has_not_are_named_and_no_success(called, comman
     code, out, _ = command("sessions", "pause", "shop", "hat", "nope", "--url", service.url)
 
     assert (code, out.strip()) == (1, 'session shop: 3 arms, paused: hat; it has no "nope"')
+    assert (
+        ", not clearly yet better than every other arm"
+        in command("sessions", "show", "shop", "--url", service.url)[1]
+    )
     code, out, _ = command("sessions", "resume", "shop", "gone", "hat", "--json", "--url", service.url)
     assert (code, json.loads(out)["unknown"], json.loads(out)["paused"]) == (1, ["gone"], [])
 

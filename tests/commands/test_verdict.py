@@ -49,7 +49,8 @@ acts of the learner and 988 of the control.""",
     ),
     (
         {"groups": None, "verdict": None},
-        """s has no control group, so nobody knows its gain. Give it one, and 200 acts later there is a verdict:
+        """s has no control group, so nobody knows its gain. With one, one act in ten is drawn by chance, and after
+200 acts there is a verdict:
 curl -X PATCH -H 'Content-Type: application/json' http://service/v1/sessions/s -d '{"control": {"share": 0.1}}'""",
     ),
 ]
