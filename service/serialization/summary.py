@@ -100,7 +100,10 @@ def hints(
     has_other_default = is_charged and expiry is not None and expiry.loss != ledger.mean_loss
     if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not has_other_default:
         what = "rewards" if losses.word == "reward" else "losses"
-        yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
+        never = "" if ledger.feedbacks else " No event has come yet."
+        yield Hint(
+            "equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.{never}"
+        )
     many = ledger.outstanding > MANY_OUTSTANDING and 2 * ledger.outstanding > ledger.slot
     if many and expiry is None:
         text = f"{ledger.outstanding} of {ledger.slot} decisions wait for feedback: give the session an expiry, or"
@@ -112,8 +115,8 @@ def hints(
         text = "More than 5 % of the last 1,000 events came after their decisions had expired, and taught nothing:"
         yield Hint("late_events", f"{text} report them sooner, or change expiry.after_seconds to a longer window.")
     if ledger.halted_at:
-        text = "The learner was worse than the control group by more than the guard tolerates: the control acts."
-        yield Hint("halted", f'{text} PATCH {{"halted": false}} lets the learner act again.')
+        text = "The learner was worse than the control group by more than the guard tolerates: all are"
+        yield Hint("halted", f'{text} control acts. PATCH {{"halted": false}} lets the learner act again.')
     if ledger.silent:
         text = f"The last event came at {time_text(ledger.last_event_at)}, and {LEAST_MISSED} more were due by the"
         text += " rate so far. Nothing is learned of missing ones until one comes: look at what posts them."
@@ -144,7 +147,7 @@ def _of_multiscale(ledger: Ledger, expiry: Expiry | None, n_arms: int) -> Iterat
     if often and expiry is not None and expiry.provisional:
         yield Hint("answered_too_often", "Most decisions are answered: a provisional default only misleads.")
     if ledger.slot >= SILENT_SLOTS and told < (needed := EVENTS_PER_ARM * n_arms):
-        then = f": clear at about slot {float(f'{ledger.slot * needed / told:.2g}'):.0f}" if told else ""
+        then = f": clear after some {float(f'{ledger.slot * needed / told:.2g}'):.0f} acts" if told else ""
         yield Hint("few_events", f"{told} events for {n_arms} arms are too few to know the best{then}.")
     is_worse = ledger.above >= RARE and not ledger.below and ledger.feedbacks < RARELY_ANSWERED * settled
     if is_worse and expiry is not None and expiry.loss is not None:

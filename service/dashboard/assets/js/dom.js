@@ -48,7 +48,7 @@ export const clock = (milliseconds) =>
 
 export const HINTS = {
   halted: "Look why before you let it go on; it keeps what it has learned.",
-  no_feedback: "Report each loss with POST …/feedback and the arm that was shown, or give the session an expiry, so that decisions nobody reacts to count as the worst.",
+  no_feedback: "Report what came of each act with POST …/feedback and the arm that was shown, or give the session an expiry, so that decisions nobody reacts to count as its default.",
   first_window: "Wait until the first window has ended. If reactions should have come already, look whether they are reported.",
   equal_losses: "Report what differs between arms: also what was not clicked, as a loss, or with an expiry and a default.",
   mostly_surplus: "Report each event once, with an event_id, and as losses of the decisions that this session made.",

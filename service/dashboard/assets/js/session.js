@@ -69,7 +69,7 @@ export class SessionPage {
     const band = `Of the events between two points of the line${this.points ? "" : ", with a band of 95 %"}.`;
     const late = " An event counts at once, and a decision without one when its window ends: the line begins near the mean of events alone, after the first window has ended.";
     this.meanChart = new Chart(`Mean ${this.word}`, { note: band + (hasDefault(view) ? late : ""), columns: ["Time", `Mean ${this.word}`, "From", "To", "Events"] });
-    this.outstandingChart = new Chart("Outstanding decisions", { note: "Decisions that wait for feedback.", columns: ["Time", "Outstanding"] });
+    this.outstandingChart = new Chart("Outstanding decisions", { note: `Acts that wait for an event. One is over when it comes${view.expiry ? `, or ${number(view.expiry.after_seconds)} s after the act` : "; without an expiry it may wait for ever"}.`, columns: ["Time", "Outstanding"] });
     this.outcomeChart = new Chart("Events by outcome", { note: "Per minute.", columns: ["Time", ...OUTCOMES.map(([, name]) => name)] });
     this.delayChart = new Chart("Mean delay", { note: "In acts: how many came between an act and its feedback, on average.", columns: ["Time", "Delay in acts"] });
     this.drawn = [this.shareChart, this.meanChart, this.outstandingChart, this.outcomeChart, this.delayChart];
@@ -85,7 +85,7 @@ export class SessionPage {
     if (!this.points) this.drawn.push(this.intervalChart);
     this.arms = this.points ? null : this.#armsTable(view);
     const settings = h("details", {}, h("summary", {}, "Settings of the session"), (this.settings = h("pre", { tabindex: "0", role: "region", "aria-label": "Settings of the session" })));
-    const arms = this.arms ? [h("h2", {}, "Arms"), h("div", { class: "row end" }, this.armSearch), this.armError, this.armNote, this.arms.element] : [];
+    const arms = this.arms ? [h("h2", {}, "Arms"), h("p", { class: "note" }, "A paused arm is not shown until it is resumed. To stop a session at once, pause all arms but a safe one."), h("div", { class: "row end" }, this.armSearch), this.armError, this.armNote, this.arms.element] : [];
     this.segments = typeof view.segments === "number" ? this.#segmentsTable() : null;
     const segments = this.segments ? [h("h2", {}, "Segments"), this.segmentNote, this.segments.element] : [];
     this.features = view.features ? this.#featuresTable() : null;

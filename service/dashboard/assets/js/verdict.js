@@ -86,7 +86,7 @@ export class VerdictPart {
     this.leader.hidden = !leader;
     if (leader) {
       const name = leader.label ?? `arm ${leader.arm}`;
-      const mean = leader.mean === null ? "not shown yet" : `mean ${wordOf(view)} ${number(leader.mean)} so far, between ${number(leader.low)} and ${number(leader.high)}`;
+      const mean = leader.mean === null ? "with no outcome known yet" : `mean ${wordOf(view)} ${number(leader.mean)} so far, between ${number(leader.low)} and ${number(leader.high)}`;
       setText(this.leader, `Most probable arm: ${name} (${percent(leader.probability)}), ${mean}; ${leader.clear ? "clearly better than every other arm" : "not clearly better than every other arm yet"}.`);
     }
   }
