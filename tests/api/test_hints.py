@@ -45,6 +45,7 @@ async def test_the_first_window(client, clock):
     clock.now += 66
     view = (await client.get("/v1/sessions/s")).json()
     assert [hint["code"] for hint in view["hints"]] == ["equal_losses"]
+    assert view["hints"][0]["message"].endswith(" No event has come yet.")
 
 
 async def test_an_event_ends_the_hint_of_the_first_window(client):
