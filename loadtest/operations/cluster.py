@@ -100,14 +100,14 @@ class Pod(RunningProcess):
         command = [*self._container.get("command", entry), *self._container.get("args", ())]
         variables = dict(re.findall(r"(BANDIT_\w+)=(\S+)", dockerfile)) | {"BANDIT_HOST": host}
         variables |= {each["name"]: each["value"] for each in self._container["env"]}
-        mounts = {each["name"]: each["mountPath"] for each in self._container["volumeMounts"]}
         for volume in self._spec["volumes"]:
-            place = folder / volume["name"]
-            place.mkdir(parents=True)
+            (place := folder / volume["name"]).mkdir(parents=True)
             for item in volume.get("secret", {}).get("items", ()):
                 (place / item["path"]).write_text(secret[item["key"]], "utf-8")
-            mounted = mounts[volume["name"]]
-            variables = {key: re.sub(f"^{mounted}(?=/|$)", str(place), text) for key, text in variables.items()}
+        places = {each["mountPath"]: str(folder / each["name"]) for each in self._container["volumeMounts"]}
+        # All at once: this folder may itself be below a path at which a volume is mounted, such as /tmp.
+        mounted = re.compile(f"^({'|'.join(places)})(?=/|$)")
+        variables = {key: mounted.sub(lambda found: places[found[1]], text) for key, text in variables.items()}
         kept = {key: value for key, value in os.environ.items() if not key.startswith("BANDIT_")}
         command = [sys.executable if word == "python" else word for word in command]
         super().__init__(command, folder / "service.log", kept | {"TMPDIR": str(folder / "tmp")} | variables, image)
