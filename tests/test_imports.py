@@ -48,6 +48,7 @@ LOADTEST_ALSO = {
     "loadtest.bench.peers": {"server.worker"},
     "loadtest.evaluate": {"evaluation"},
     "loadtest.chaos.audit": {"sessions.transfer", *LEAVES},
+    "loadtest.digits": {"models"},
 }
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}
