@@ -225,7 +225,7 @@ async def test_other_requests_go_on_while_a_page_is_written(client, monkeypatch)
     await start(client)
     await client.post(f"{PATH}/acts", json={"count": 100})
     monkeypatch.setattr(FairYield, "slice_seconds", 0.0)
-    page = asyncio.ensure_future(log(client))
+    page = asyncio.ensure_future(log(client, limit=1000))
     passes = 0
     while not page.done():
         await asyncio.sleep(0)
