@@ -379,6 +379,7 @@ MAX_ENDS_BYTES = 100
 """Bytes before the first event, and behind the last."""
 
 _HEAD = re.compile(rb'[ \t\n\r]*\{[ \t\n\r]*"events"[ \t\n\r]*:[ \t\n\r]*\[')
+_BETWEEN = re.compile(rb"\}(?=,[ \t\n\r]*\{)")
 _TAIL = re.compile(rb"\][ \t\n\r]*\}[ \t\n\r]*\Z")
 
 
@@ -416,11 +417,11 @@ def _pieces(body: bytes) -> Sequence[slice]:
         return ()
     found, at, end = [], head.end(), max(len(body) - MAX_ENDS_BYTES, 0) + tail.start()
     while end - at > PIECE_BYTES + MAX_EVENT_BYTES:
-        cut = body.find(b"},", at + PIECE_BYTES, at + PIECE_BYTES + MAX_EVENT_BYTES) + 1
-        if not cut:
+        # Features within an event end in a brace and a comma too, but no brace opens behind them.
+        if (cut := _BETWEEN.search(body, at + PIECE_BYTES, at + PIECE_BYTES + MAX_EVENT_BYTES)) is None:
             return ()
-        found.append(slice(at, cut))
-        at = cut + 1
+        found.append(slice(at, cut.end()))
+        at = cut.end() + 1
     return [*found, slice(at, end)]
 
 

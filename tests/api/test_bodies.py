@@ -212,6 +212,12 @@ async def test_whatever_is_read_in_pieces_is_what_is_read_at_once(monkeypatch):
     assert read > examples(20_000) / 5
 
 
+async def test_features_do_not_keep_a_batch_from_being_read_in_pieces():
+    events = [{"arm": 0, "features": {"age": age}, "reward": 1} for age in range(1000)]
+    body = json.dumps({"events": events}).encode()
+    assert await read_in_pieces(lambda piece: parse_small(piece)["events"], 1000, body) == events
+
+
 @pytest.mark.parametrize(
     "session",
     ["hot", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SESSIONS, "keys"] if name != "hot")],
