@@ -140,7 +140,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("session_id", "label", "segment", "group", "event_id", "goal", "token"), str),
     **dict.fromkeys(("arm", "slot"), _whole),
     **dict.fromkeys(("loss", "reward"), float),
-    **dict.fromkeys(("losses", "gradient"), lambda value: json.loads(value) if isinstance(value, str) else value),
+    **dict.fromkeys(("losses", "gradient", "features"), lambda it: json.loads(it) if isinstance(it, str) else it),
     "void": lambda value: {"true": True, "1": True, "false": None, "0": None}[str(value).lower()],
 }
 """Fields of events, and how each is read from the cell of a table; None stands for one that is not there."""

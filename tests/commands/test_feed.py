@@ -94,6 +94,18 @@ def test_rows_without_ids_get_those_of_the_file_and_their_numbers(fed):
     assert (code, found["applied"], found["duplicates"]) == (0, 0, 3)
 
 
+def test_features_are_read_from_lines_and_from_cells(fed, bandits):
+    features = {"age": {"kind": "number", "range": [0, 9]}}
+    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
+    bandits.sessions.create("f", learner=learner, features=features, reward_range=[0, 1]).acts(9)
+    rows = [{"label": "a", "reward": None, "features": {"age": age}} for age in (3, "3")]
+    code, found = fed("a.jsonl", "\n".join(map(json.dumps, rows)).encode(), "--session", "f")
+    assert (code, found["wrong_rows"][0]["row"], found["left_out"]) == (1, 2, [])
+    cells = b'label,void,features\na,1,"{""age"": 3}"\nb,1,{3}\nb,1,"{""age"": true}"\n'
+    code, found = fed("a.csv", cells, "--session", "f")
+    assert [row["row"] for row in found["wrong_rows"]] == [2, 3]
+
+
 def test_wrong_rows_are_told_and_the_others_count(fed, command, tmp_path):
     lines = [
         '{"label": "é", "reward": 1, "session_id": "s"}',
