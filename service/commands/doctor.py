@@ -357,7 +357,7 @@ def check_service(url: str) -> Iterator[Finding]:
             yield from (ok("service", f"{http.base_url} answers"), _ready(http.get("/readyz")))
             yield from (_key(http), _same_version(http.get("/metrics")))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as away:
-        text = f"--url does not answer ({type(away).__name__})"
+        text = str(away) if type(away) is ValueError else f"--url does not answer ({type(away).__name__})"
         yield error("service", text, "start it with `delayed-bandits serve`, or correct --url")
 
 

@@ -178,6 +178,7 @@ def test_a_service_that_can_not_be_asked_is_an_error():
 
     assert away.level is unnamed.level is Level.ERROR
     assert "or correct --url" in unnamed.do
+    assert "http://" in unnamed.found
 
 
 def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):
