@@ -306,7 +306,6 @@ def replayed(state: Any, rows: Rows, learner: Any) -> Any:
     ----------
     state : one that ``is_unread``
     rows : as ``rows_of`` gives them: the vectors, then for each commit (2 * n_steps,)
-    n_arms : of the session now
     learner : of the session
 
     Raises
