@@ -7,8 +7,8 @@ are independent of each other, and whoever sends the whole body again settles no
 import asyncio
 import re
 from codecs import BOM_UTF8
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -17,13 +17,13 @@ from jiter import from_json
 from starlette.types import Scope
 
 from .. import errors
-from ..cooperative import COMPACT, LARGE_INPUT_BYTES, FairYield, joined, run_in_thread, wait_in_queue
+from ..cooperative import COMPACT, LARGE_INPUT_BYTES, FairYield, joined, run_in_thread_if_large, wait_in_queue
 from ..models.events import Idempotency, WrongEvent, digest, digest_of
 from ..models.specification import is_id
 from ..sessions.feedback import SettleFeedback
 from ..telemetry.logs import PART, WAITED
 from . import json_body
-from .calls import IDEMPOTENCY_KEY, Call, Reply
+from .calls import IDEMPOTENCY_KEY, REPLAYED, Call, Reply
 from .problems import problem_fields, validated
 from .runtime import Runtime
 from .schemas import BulkFeedbacks
@@ -37,7 +37,8 @@ WRONG = errors.InvalidRequestError.code
 
 # -- What a body has: the events of each session, and what is an event of none.
 
-_LINE = re.compile(rb"[ \t\r\n]*([^\n]+)")
+_PIECE, _BLANKS = re.compile(rb"(?s:.{1,4096})[^\n]*\n?"), b" \t\r\n"
+"""Lines that are parsed together."""
 
 
 class Part(NamedTuple):
@@ -55,7 +56,7 @@ class Lines:
 
     word: str
     """What numbers them: ``line``, from 1, or ``index``, from 0."""
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=lambda: defaultdict(lambda: Part([], [])))
     nameless: list[Any] = field(default_factory=list)
     """Events without an id or a token, which is one."""
     told: list[dict[str, Any]] = field(default_factory=list)
@@ -87,62 +88,69 @@ async def read_lines(call: Call, body: bytes) -> BulkFeedbacks:
     if PART in call.scope:
         return BulkFeedbacks.model_construct(events=cast("Any", body))
     is_json = json_body.check_media_type(call.scope["headers"], body, (NDJSON,)) == json_body.JSON
-    found, count, fair_yield = Lines("index" if is_json else "line"), 0, FairYield()
-    async for place, value in (_events if is_json else _lines)(call, body):
-        count += 1
+    found, limits, fair_yield = Lines("index" if is_json else "line"), call.requests.limits, FairYield()
+    values = enumerate(await _events(call, body)) if is_json else _lines(body)
+    for count, (place, value) in enumerate(values, 1):
         if not count % READ_AT_ONCE:
             await fair_yield()
         if count > MAX_LINES:
             raise errors.PayloadTooLargeError(f"One call may have {MAX_LINES} events")
-        if isinstance(value, errors.InvalidRequestError):
-            found.refuse(place, value.detail.replace("The body", "The line").replace("line 1, ", ""))
-        elif not isinstance(value, dict):
+        try:
+            if isinstance(value, bytes) and len(value) < LARGE_INPUT_BYTES:
+                value = json_body.read_small(value, None, call.runtime.settings, limits)[0]
+            elif isinstance(value, bytes):
+                value = await run_in_thread_if_large(len(value), json_body.parse, value, limits)
+        except errors.InvalidRequestError as error:
+            found.refuse(place, error.detail.replace("The body", "The line").replace("line 1, ", ""))
+            continue
+        if not isinstance(value, dict):
             found.refuse(place, "must be a JSON object")
         elif not isinstance(session_id := value.pop("session_id", None), str):
             found.refuse(place, "the session of the event, as text", "session_id")
         else:
-            part = found.parts.setdefault(session_id, Part([], []))
+            part = found.parts[session_id]
             part.places.append(place)
             part.events.append(value)
             if value.get("event_id") is None and value.get("token") is None:
                 found.nameless.append(value)
-    events: Any = found
-    return BulkFeedbacks.model_construct(events=events)
+    return BulkFeedbacks.model_construct(events=cast("Any", found))
 
 
-async def _events(call: Call, body: bytes) -> AsyncIterator[tuple[int, Any]]:
-    """Yield the events of a JSON object as they were parsed, with their places."""
-    posted, values = None, None
-    if len(body) < LARGE_INPUT_BYTES:
-        posted = json_body.parse_small(body)
-    else:
-        values = await json_body.read_in_pieces(_piece, MAX_LINES, body)
-    if values is None:
-        posted = posted or await run_in_thread(json_body.parse, body, call.requests.limits)
-        values = validated(BulkFeedbacks, posted).events
-    for each in enumerate(values):
-        yield each
+async def _events(call: Call, body: bytes) -> Sequence[Any]:
+    """Return the events of a JSON object as they were parsed."""
+    if (values := await json_body.read_in_pieces(_piece, MAX_LINES, body)) is not None:
+        return values
+    posted = await run_in_thread_if_large(len(body), json_body.parse, body, call.requests.limits)
+    return validated(BulkFeedbacks, posted).events
 
 
 def _piece(piece: bytes) -> Any:
-    return (json_body.parse_small(piece) or {}).get("events")
+    posted = json_body.parse_small(piece) or {}
+    return posted.get("events") if len(posted) == 1 else None
 
 
-async def _lines(call: Call, body: bytes) -> AsyncIterator[tuple[int, Any]]:
-    """Yield what lines say, or the error that one is, with their numbers."""
-    # Without its last blank lines each search ends at the next line, and at none twice.
-    body, number, limits = body.rstrip(), 1, call.requests.limits
-    at = len(BOM_UTF8) if body.startswith(BOM_UTF8) else 0
-    for line in _LINE.finditer(body, at):
-        number += body.count(b"\n", at, line.start(1))
-        at, text = line.span(1)[0], line[1]
-        try:
-            if len(text) < LARGE_INPUT_BYTES:
-                yield number, json_body.read_small(text, None, call.runtime.settings, limits)[0]
-            else:
-                yield number, await run_in_thread(json_body.parse, text, limits)
-        except errors.InvalidRequestError as error:
-            yield number, error
+def _lines(body: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield what lines say, with their numbers; the bytes of those that are to be parsed alone."""
+    number = 1
+    for found in _PIECE.finditer(body, len(BOM_UTF8) if body.startswith(BOM_UTF8) else 0):
+        piece = found[0].replace(b"\r\n", b"\n").rstrip(_BLANKS)
+        if values := _at_once(piece):
+            yield from enumerate(values, number)
+        else:
+            yield from (each for each in enumerate(piece.split(b"\n"), number) if each[1].strip(_BLANKS))
+        number += found[0].count(b"\n")
+
+
+def _at_once(lines: bytes) -> Sequence[Any]:
+    """Parse lines as one list; () unless each is an object without others in it, and some 4 kB are all.
+
+    Each begins and ends with its only braces, so objects end with lines: if a text has a brace, there are fewer.
+    """
+    framed, values = b"\n%b\n" % lines, None
+    counts = {*map(framed.count, (b"{", b"}", b"\n{", b"}\n")), lines.count(b"\n") + 1}
+    if len(counts) == 1 and len(lines) < LARGE_INPUT_BYTES:
+        values = _piece(b'{"events":[%b]}' % lines.replace(b"\n", b","))
+    return values if values and {len(values)} == counts and max(map(len, values)) <= json_body.MAX_FIELDS else ()
 
 
 # -- Each part settled as a call of its session's own.
@@ -167,30 +175,27 @@ async def settle(call: Call, session_id: str, events: list[Any], key: Idempotenc
     """
     scope = {**call.scope, "path": "/v1/feedbacks", "query_string": b"", "path_params": {"session_id": session_id}}
     scope[PART] = (session_id, *(key or ()))
-    answer = None
-    if call.requests.hand_over is not None:
-        try:
-            answer = await call.requests.hand_over(scope, events)
-        except errors.ServiceError as error:
-            return problem_fields(error)
-    found: Mapping[str, Any] = from_json(answer[2]) if answer else await settle_here(call.runtime, scope, events)
-    return found
+    hand_over = call.requests.hand_over
+    try:
+        answered = None if hand_over is None else await hand_over(scope, events)
+        reply = None if answered is None else Reply(answered[2], replayed=REPLAYED in answered[1])
+        reply = reply or await settle_here(call.runtime, scope, events)
+        found: dict[str, Any] = from_json(await joined(reply.body, FairYield()))
+        return found | {"replayed": reply.replayed}
+    except errors.ServiceError as error:
+        call.runtime.metrics.problems[error.code]()
+        return problem_fields(error)
 
 
-async def settle_here(runtime: Runtime, scope: Scope, events: list[Any]) -> Mapping[str, Any]:
+async def settle_here(runtime: Runtime, scope: Scope, events: list[Any]) -> Reply:
     """Settle what ``settle`` describes in this worker."""
     session_id, *digests = scope[PART]
     read = await json_body.read_each(events, runtime.settings)
     operation = SettleFeedback(read, "skip", skips_invalid=True, tells_errors=True)
     operation.idempotency = Idempotency(*digests) if digests else None
     operation.waited = scope.get(WAITED, 0.0)
-    try:
-        answer = await runtime.sessions.submit(session_id, operation)
-    except errors.ServiceError as error:
-        runtime.metrics.problems[error.code]()
-        return problem_fields(error)
-    found: dict[str, Any] = from_json(await joined(answer.body, FairYield()))
-    return found | {"replayed": answer.replayed}
+    answer = await runtime.sessions.submit(session_id, operation)
+    return Reply(answer.body, replayed=answer.replayed)
 
 
 async def settle_lines(call: Call, lines: Lines) -> Reply:
@@ -228,7 +233,8 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
         room.release()
         if "code" not in found:
             replayed.append(found["replayed"])
-            counts.update({name: found.get(name, 0) for name in COUNTS})
+            for name in COUNTS:
+                counts[name] += found.get(name, 0)
             lines.invalid += [part.places[index] for index in found["invalid_indexes"]]
             for each in found.get("errors", ()):
                 lines.tell(part.places[each["index"]], each.get("code", WRONG), each["message"], each["field"])

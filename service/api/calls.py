@@ -138,7 +138,7 @@ class Call(Request):
 
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """An id that a client may give its request: short and printable."""
-_REPLAYED = (b"idempotent-replayed", b"true")
+REPLAYED = (b"idempotent-replayed", b"true")
 """Header of an answer that an earlier request with the same key got."""
 REQUEST_ID = b"x-request-id"
 """Header of every answer, and of requests that bring an id."""
@@ -461,7 +461,7 @@ class Requests:
 
 def _headers(reply: Reply) -> list[tuple[bytes, bytes]]:
     """Return the headers of a success, but for the request's id."""
-    headers = [_REPLAYED, *reply.headers] if reply.replayed else [*reply.headers]
+    headers = [REPLAYED, *reply.headers] if reply.replayed else [*reply.headers]
     if reply.status not in {204, 304}:
         if isinstance(reply.body, bytes):
             headers.append((b"content-length", b"%d" % len(reply.body)))

@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import random
 import time
 
 import pytest
 
+from service.api.bulk import _lines
 from service.errors import OverloadedError, StoreUnavailableError
 from service.store.memory import MemoryStore
 from service.telemetry.logs import PART
@@ -103,6 +105,7 @@ async def test_a_json_body_counts_from_0(three):
         (b"[]", "application/json", 422),
         (b'{"events": []}', "application/json", 422),
         (b'{"events": [{}], "more": 1}', "application/json", 422),
+        (b'{"events": [{}], "more": [{}]}', "application/json", 422),
         (b'{"events": 5}', "application/json", 422),
         (b"", "application/json", 422),
         (b"{}", "text/plain", 415),
@@ -211,6 +214,18 @@ async def test_large_bodies_are_read_in_pieces(three):
     again["content"] = b'{"events":[%b,{"session_id":"a","event_id":"}, %b"}]}' % (events, b"x" * 9000)
     found = (await three.post("/v1/feedbacks", **again)).json()
     assert (found["duplicates"], found["invalid_indexes"]) == (1000, [1000])
+
+
+def test_lines_that_are_parsed_together_say_what_they_say_alone():
+    parts = ['{"a":1}', '{"a":1}', '{"a":"', "}", '"}', "{", "[", "]", '"', "5}", '{"b":2}']
+    draws, together = random.Random(1), 0
+    for _ in range(3_000):
+        lines = ["".join(draws.choices(parts, k=draws.randint(1, 3))) for _ in range(draws.randint(1, 3))]
+        for place, value in _lines("\n".join(lines).encode()):
+            if not isinstance(value, bytes):
+                assert value == json.loads(lines[place - 1])
+                together += 1
+    assert together > 100
 
 
 async def test_parts_go_to_the_owners_of_their_sessions(three):

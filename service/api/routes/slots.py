@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query
 
-from ...cooperative import COMPACT
 from ...errors import InvalidRequestError
 from ...models.events import Event, PlainEvents
 from ...sessions.act import Act as ActOperation
@@ -116,7 +115,7 @@ async def feedbacks_of_many(
     """Report events of many sessions: those of each are applied, or none of them."""
     events: Any = body.events
     if PART in call.scope:
-        return Reply(COMPACT.encode(await settle_here(call.runtime, call.scope, events)).encode())
+        return await settle_here(call.runtime, call.scope, events)
     return await settle_lines(call, events)
 
 
