@@ -142,7 +142,7 @@ PARSERS: dict[Information, Parser] = {
 #
 # Plain events of arms are judged and settled as columns: an object for each would cost as much as learning.
 
-MAX_DELAYS = 100
+MAX_DELAYS = 10
 """The delays of the first events of a request are measured, at most so many."""
 JUDGED_AT_ONCE, SETTLED_AT_ONCE = 500, 50
 """Plain events judged, and settled, between two pauses."""
