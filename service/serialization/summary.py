@@ -147,7 +147,7 @@ def _of_multiscale(ledger: Ledger, expiry: Expiry | None, n_arms: int) -> Iterat
     if often and expiry is not None and expiry.provisional:
         yield Hint("answered_too_often", "Most decisions are answered: a provisional default only misleads.")
     if ledger.slot >= SILENT_SLOTS and told < (needed := EVENTS_PER_ARM * n_arms):
-        then = f": clear after some {float(f'{ledger.slot * needed / told:.2g}'):.0f} acts" if told else ""
+        then = f": clear at about slot {float(f'{ledger.slot * needed / told:.2g}'):.0f}" if told else ""
         yield Hint("few_events", f"{told} events for {n_arms} arms are too few to know the best{then}.")
     is_worse = ledger.above >= RARE and not ledger.below and ledger.feedbacks < RARELY_ANSWERED * settled
     if is_worse and expiry is not None and expiry.loss is not None:

@@ -434,7 +434,7 @@ async def test_commits_go_the_short_way_but_for_updates(make_client, redis_serve
     # The first commit of a worker, and the first id, which begins a bucket, take the long way.
     assert len(plain) == 8
     (bucket,) = redis_server.client.keys("*:seen:*")
-    assert {len(value) for value in redis_server.client.hvals(bucket)} == {0 if updates is None else 25}
+    assert {len(value) for value in redis_server.client.hvals(bucket)} == {0 if updates is None else 33}
     lasts = redis_server.client.ttl(bucket)
     assert lasts > 1.2 * 10**6 if updates else lasts < 1.6 * 86_400
     again = (await client.post(f"{PATH}/feedback", json={"arm": arms[0], "loss": 0.25, "event_id": "0"})).json()
