@@ -28,7 +28,7 @@ REACHED = {
     "files of service": 111,
     "folders of service": 16,
     "largest file of service": 350,
-    "code lines of tests": 31_690,
+    "code lines of tests": 31_830,
     "code lines of loadtest": 6_840,
     "words of docs": 43_720,
     "files of a feedback": 18,

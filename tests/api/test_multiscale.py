@@ -1,11 +1,146 @@
 """Sessions of multiscale_tsallis over HTTP: they follow the text of the rule, and say when they can't learn."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from tests.support.one_session import PATH, made
+from tests.support.plain_multiscale import PlainMultiscale
 
-WINDOW = 64.0
+WINDOW, ARMS = 64.0, ["a", "b", "c", "d"]
+EXPIRIES = [
+    None,
+    {"default_loss": None},
+    {"default_loss": 0.5, "provisional": False},
+    *({"default_loss": loss} for loss in (0.0, 0.5, 1.0)),
+]
+
+
+class Both:
+    """A session over HTTP, and the rule number by number, in the same random trace."""
+
+    def __init__(self, client, clock, seed):
+        self.client, self.clock, self.rng = client, clock, np.random.default_rng(seed)
+        self.floor, expiry = float(self.rng.choice([0.0, 0.1])), EXPIRIES[seed % len(EXPIRIES)]
+        initial = [(0, 40, 0.25), (2, 10, 0.5)] if self.rng.random() < 0.3 else None
+        self.body = {"learner": {"kind": "multiscale_tsallis", "arms": ARMS}, "seed": seed}
+        self.body |= {"floor": self.floor, "expiry": expiry and expiry | {"after_seconds": WINDOW}}
+        if initial:
+            self.body["initial"] = [{"label": ARMS[k], "acts": n, "mean_loss": m} for k, n, m in initial]
+        self.default = (expiry or {}).get("default_loss")
+        self.provisional = self.default is not None and (expiry or {}).get("provisional", True)
+        self.plain = PlainMultiscale(len(ARMS), self.default if self.provisional else None, initial)
+        self.arms, self.paused, self.open = list(ARMS), set(), Counter()
+        self.rates = {each: self.rng.random() for each in "abcdefghijklmn"}
+
+    async def post(self, path, body, method="POST"):
+        response = await self.client.request(method, PATH + path, json=body)
+        assert response.status_code in (200, 201), response.text
+        return response.json()
+
+    async def act(self):
+        among = [each for each in self.arms if each not in self.paused]
+        named = among
+        if self.rng.random() < 0.4:
+            named = sorted(self.rng.choice(among, self.rng.integers(1, len(among) + 1), replace=False).tolist())
+        count = int(self.rng.integers(1, len(named) + 1)) if self.rng.random() < 0.3 else 1
+        body = {"count": count, "distinct": True, "eligible": named}
+        left = list(named)
+        for action in (await self.post("/acts", body))["actions"]:
+            places = sorted(map(self.arms.index, left))
+            whole = None if len(places) == len(self.arms) else places
+            p = self.plain.open(self.open.total(), whole, self.floor)
+            arm = action["label"]
+            assert action["probability"] == pytest.approx(p[self.arms.index(arm)], abs=1e-9)
+            if self.provisional:
+                self.plain.charge(self.arms.index(arm))
+            self.open[arm] += 1
+            left.remove(arm)
+
+    async def answer(self):
+        waiting = sorted(self.open.elements())
+        if not waiting:
+            return
+        arm = str(self.rng.choice(waiting))
+        loss = round(float(self.rng.random() < self.rates[arm]) * float(self.rng.choice([1.0, 0.7])), 3)
+        is_void = self.rng.random() < 0.15
+        await self.post("/feedback", {"label": arm, "loss": None if is_void else loss})
+        self.open[arm] -= 1
+        place = self.arms.index(arm)
+        if is_void:
+            self.plain.void(place)
+        elif self.provisional:
+            self.plain.correct(place, loss)
+        else:
+            self.plain.event(place, loss)
+
+    def pass_window(self):
+        """Let all decisions expire; of one time of acts they expire by arm."""
+        self.clock.now += 2 * WINDOW
+        for place, arm in enumerate(self.arms if self.body["expiry"] else ()):
+            if count := self.open.pop(arm, 0):
+                if self.default is None:
+                    self.plain.drop(count)
+                elif not self.provisional:
+                    self.plain.event(place, self.default, count)
+
+    async def change(self):
+        new = [each for each in self.rates if each not in self.arms][: self.rng.integers(0, 3)]
+        gone = self.rng.choice(self.arms, self.rng.integers(0, len(self.arms) - 1), replace=False).tolist()
+        paused = self.rng.choice(self.arms, self.rng.integers(0, 2), replace=False).tolist()
+        gone, new = gone[:2], [each for each in new if each not in gone]
+        if len({*self.arms, *new} - {*gone, *paused}) < 2:
+            return
+        paused = [each for each in paused if each not in gone]
+        body = {"add": new, "remove": gone, "resume": sorted(self.paused - {*gone}), "pause": paused}
+        await self.post("/arms", {name: named for name, named in body.items() if named}, "PATCH")
+        if gone:
+            self.plain.remove_arms(sorted(map(self.arms.index, gone)))
+        if new:
+            self.plain.add_arms(len(new))
+        for each in gone:
+            self.open.pop(each, None)
+        self.arms, self.paused = [each for each in self.arms if each not in gone] + new, set(paused)
+
+    async def compare(self):
+        rows = (await self.client.get(f"{PATH}/arms")).json()["arms"]
+        among = [place for place, arm in enumerate(self.arms) if arm not in self.paused]
+        shown, chances = self.plain.view(among, self.floor), self.plain.best_chance()
+        assert [row["label"] for row in rows] == self.arms
+        np.testing.assert_allclose([row["probability"] for row in rows], shown, rtol=0, atol=1e-9)
+        assert (rows[0]["best_chance"] is None) == (chances is None)
+        if chances is not None:
+            np.testing.assert_allclose([row["best_chance"] for row in rows], chances, rtol=0, atol=1e-9)
+
+
+async def trace(client, clock, seed):
+    both = Both(client, clock, seed)
+    assert (await client.post("/v1/sessions", json={"session_id": "s"} | both.body)).status_code == 201
+    for _ in range(60):
+        kind = both.rng.random()
+        if kind < 0.5:
+            await both.act()
+        elif kind < 0.88:
+            await both.answer()
+        elif kind < 0.91:
+            both.pass_window()
+        elif kind < 0.95:
+            await both.change()
+        else:
+            await both.compare()
+    await both.compare()
+    await client.delete(PATH)
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [range(12), pytest.param(range(12, 300), marks=[pytest.mark.recipes, pytest.mark.timeout(600)])],
+    ids=["few", "many"],
+)
+async def test_a_session_does_what_the_text_of_the_rule_says(client, clock, seeds):
+    for seed in seeds:
+        await trace(client, clock, seed)
 
 
 SICK = {"answered_too_often", "few_events", "rewards_rare_and_bad"}
