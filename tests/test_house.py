@@ -30,7 +30,7 @@ REACHED = {
     "largest file of service": 350,
     "code lines of tests": 31_830,
     "code lines of loadtest": 6_840,
-    "words of docs": 43_720,
+    "words of docs": 44_430,
     "files of a feedback": 18,
     "functions of a feedback": 78,
     "changes of file of a feedback": 50,
