@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import random
@@ -10,12 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import httpx
 
@@ -262,3 +264,38 @@ def running_service(logs: Path, *flags: str) -> Iterator[ServiceProcess]:
             yield service
         finally:
             service.end()
+
+
+class Listener:
+    """Serves connections to a port of its own, in a thread of its own, and cuts them at its end."""
+
+    def __init__(self) -> None:
+        self._loop, self._ending, self._listens = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._listens.wait(10):
+            raise LoadTestError("a port is not served after 10 s")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._link, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._listens.set()
+        await self._ending.wait()
+        server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection; ``_writers`` has what is cut at the end."""
+        raise NotImplementedError

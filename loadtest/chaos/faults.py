@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,13 +16,21 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loadtest.errors import LoadTestError
-from loadtest.processes import RedisProcess, ServiceProcess, packaged_server, running_service, started, wait_until
+from loadtest.processes import (
+    Listener,
+    RedisProcess,
+    ServiceProcess,
+    packaged_server,
+    running_service,
+    started,
+    wait_until,
+)
 
 Where = Literal["request", "half_request", "reply", "half_reply"]
 """What is lost: all of the next chunk, or its second half; the connection with it."""
 
 
-class CuttingProxy:
+class CuttingProxy(Listener):
     """Forwards connections in a background thread, late if told to; when armed, it cuts the next request or reply.
 
     Parameters
@@ -32,43 +39,17 @@ class CuttingProxy:
     """
 
     def __init__(self, upstream: int) -> None:
+        super().__init__()
         self._upstream = upstream
         self._armed: tuple[Where, ...] = ()
-        self._loop = asyncio.new_event_loop()
-        self._ending = asyncio.Event()
-        self._listening = threading.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
         self.cut = 0
         """Connections cut so far."""
-        self.port = 0
         self.late: dict[str, float] = {}
         """Seconds by which a "request" or a "reply" arrives late, in its order."""
-
-    def __enter__(self) -> CuttingProxy:
-        self._thread.start()
-        if not self._listening.wait(10):
-            raise LoadTestError("the proxy does not listen after 10 s")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join()
-        self._loop.close()
 
     def arm(self, *cuts: Where) -> None:
         """Cut once for each of these, in this order; they replace what was armed before."""
         self._armed = cuts
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._link, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._listening.set()
-        await self._ending.wait()
-        server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -6,18 +6,17 @@ import asyncio
 import os
 import shutil
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from loadtest.errors import LoadTestError
-from loadtest.processes import RunningProcess, free_port, is_free, wait_until
+from loadtest.processes import Listener, RunningProcess, free_port, is_free, wait_until
 
 Address = tuple[str, int]
 
 
-class Balancer:
+class Balancer(Listener):
     """Serves a Service's address as kube-proxy does: a new connection goes to any endpoint, and stays there.
 
     Parameters
@@ -26,30 +25,13 @@ class Balancer:
     """
 
     def __init__(self, choose: Callable[[], Address]) -> None:
-        self._choose, self.address = choose, ""
-        self._loop, self._ending, self._listens = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+        super().__init__()
+        self._choose = choose
 
-    def __enter__(self) -> Balancer:
-        self._thread.start()
-        self._listens.wait()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join()
-        self._loop.close()
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._link, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._listens.set()
-        await self._ending.wait()
-        server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.port}"
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

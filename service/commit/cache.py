@@ -327,18 +327,7 @@ MAX_READS = 32
 
 
 async def decoded(snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
-    """Decode a snapshot, in a thread where it is large: see ``CachedSession.of``.
-
-    Parameters
-    ----------
-    snapshot : the session as the store keeps it
-    previous : an earlier version, of which learner and draws are used again
-
-    Raises
-    ------
-    StateCorruptError
-        where the stored bytes are not what this version writes.
-    """
+    """Return ``CachedSession.of`` the same, which decodes large ones in a thread."""
     return await run_in_thread_if_large(len(snapshot.spec), CachedSession.of, snapshot, previous)
 
 
