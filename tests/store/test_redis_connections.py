@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -14,7 +15,7 @@ from loadtest.chaos.faults import CuttingProxy
 from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.client import CALLS_PER_CONNECTION
-from service.store.redis.connection import LARGE_BYTES, Pipeline, packed
+from service.store.redis.connection import LARGE_BYTES, Call, Pipeline, ServerConnections, packed
 from service.store.redis.store import RedisStore
 from tests.support.sessions import commit, digest, loaded, new_session, version
 from tests.support.waiting import wait_until
@@ -377,6 +378,29 @@ async def test_large_calls_have_connections_of_their_own(redis_server):
     await asyncio.gather(*(store.create(new_session(f"l{n}", state=bytes(LARGE_BYTES))) for n in range(3)))
 
     assert connected_so_far(redis_server) == connections + 3
+
+
+async def test_who_leaves_while_sentinels_are_asked_leaves_no_connection_behind(redis_server):
+    """They name the server to the first who asks, then answer nobody."""
+    wait_until(lambda: connected(redis_server) == 1)
+    names, asked_again = [{"host": "127.0.0.1", "port": redis_server.port}], asyncio.Event()
+
+    async def where():
+        if not names:
+            asked_again.set()
+            await asyncio.Event().wait()
+        return names.pop()
+
+    server = ServerConnections({}, StoreOptions(), SimpleNamespace(where=where, is_current=lambda _: False))
+    large = Call(("ECHO", bytes(LARGE_BYTES)))
+    await server.send(large)
+    caller = asyncio.create_task(server.send(large))
+    await asked_again.wait()
+    assert connected(redis_server) == 2
+
+    caller.cancel()
+    await asyncio.wait([caller])
+    await asyncio.to_thread(wait_until, lambda: connected(redis_server) == 1)
 
 
 # -- Few connections serve many calls, and waits for one are bounded.

@@ -429,11 +429,13 @@ class ServerConnections:
     async def _take(self) -> Pipeline:
         """Return a connection for one call alone."""
         await wait_for_place(self._places, self._options.pool_wait_seconds)
+        old = self._free.pop() if self._free else None
         try:
-            old = self._free.pop() if self._free else None
             return old if old is not None and self._is_current(old) else await self._open(old)
         except BaseException:
             self._places.release()
+            if old is not None:
+                old.close()  # Nobody else knows it.
             raise
 
     async def _replicated(self, pipeline: Pipeline, call: Call) -> None:
