@@ -183,6 +183,8 @@ Reader: TypeAlias = Callable[[Mapping[str, Any]], T]
 Fallback: TypeAlias = str | int | Sequence[float]
 """An arm, or a point."""
 COUNTS = ("applied", "duplicates", "surplus", "removed", "voided", "updated", "invalid")
+MAX_NAMED = 1000
+"""So many of the events that were skipped as wrong are named."""
 """Of a settlement: the first two are always there."""
 FALLBACK_ID = "fallback-"
 """Beginning of the event id of an action that the service did not choose: feedback with it is not sent."""
@@ -352,13 +354,15 @@ def view_of(answer: Mapping[str, Any]) -> SessionView:
     return SessionView(**(unread | known if {"damaged", "code"} & answer.keys() else known), fields=answer)
 
 
-def settlement_of(answer: Mapping[str, Any], sent: int) -> Settlement:
-    """Read the settlement of so many events."""
+def settlement_of(answer: Mapping[str, Any], sent: int, is_part: bool = False) -> Settlement:
+    """Read the settlement of so many events; that of a part names the lines that are left."""
     counts = {name: _whole(answer[name]) for name in COUNTS if name in answer or name in COUNTS[:2]}
-    if sum(counts.values()) + len(answer.get("unavailable_lines", ())) != sent:
-        raise ValueError(f"its counts don't sum to the {sent} events that were sent")
+    named = ("invalid_indexes", "unavailable_lines")
+    where, left = (tuple(_whole(index, sent - 1) for index in answer.get(name, ())) for name in named)
+    total = sum(counts.values()) + is_part * len({*left})
+    if total != sent or len({*where}) != min(counts.get("invalid", 0), MAX_NAMED):
+        raise ValueError(f"its counts don't sum to the {sent} events that were sent, or name others")
     counts |= {name: _whole(answer.get(name, 0)) for name in ("slot", "outstanding")}
-    where = tuple(_whole(index, sent - 1) for index in answer.get("invalid_indexes", ()))
     return Settlement(**counts, invalid_indexes=where, errors=tuple(map(dict, answer.get("errors", ()))))
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import util
@@ -324,11 +324,12 @@ class Reporter:
                     self._changed.wait(first.due_at - now)
                     continue
                 found, events, size = [first], len(first.head().events), first.head().size
+                most = min(self._rules.max_batch, api.MAX_NAMED)
                 for lane in self._lanes.values() if now >= self._alone_until else ():
                     if lane is not first and lane.due_at <= now:
                         events += len(lane.head().events)
                         size += lane.head().size
-                        if events > self._rules.max_batch or size > self._rules.max_batch_bytes:
+                        if events > most or size > self._rules.max_batch_bytes:
                             break
                         found.append(lane)
                 return found
@@ -344,13 +345,19 @@ class Reporter:
         except BaseException as error:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
-        self._count(settled)
+        self._count(settled, [(lane, event) for event in batch.events], set())
         self._end(lane)
 
-    def _count(self, settled: Settlement) -> None:
+    def _count(self, settled: Settlement, places: Sequence[tuple[Lane, Event]], again: Set[int]) -> None:
+        """Count what was settled, and tell of what was skipped as wrong, but in lanes that are sent again."""
         with self._lock:
             for name in ("applied", "duplicates", "surplus", "removed", "voided", "updated"):
                 setattr(self._counts, name, getattr(self._counts, name) + getattr(settled, name))
+        told = {str(each.get("index")): each for each in settled.errors}
+        for index in settled.invalid_indexes:
+            lane, event = places[index]
+            if id(lane) not in again:
+                self._drop(lane.session_id, [event], _refusal(told.get(str(index), {})))
 
     def _send_many(self, lanes: Sequence[Lane]) -> None:
         """Send the first batches of several sessions in one call."""
@@ -370,14 +377,9 @@ class Reporter:
             if isinstance(error, ApiError) and (named := error.problem.get("unavailable_lines")):
                 with suppress(ValueError, TypeError, LookupError):
                     part = [unsettled[each] for each in named]
-                    settled, unsettled = api.settlement_of(error.problem, len(events)), part
-        self._count(settled)
+                    settled, unsettled = api.settlement_of(error.problem, len(events), is_part=True), part
         again = {id(places[index][0]) for index in unsettled}
-        told = {each.get("index"): each for each in settled.errors}
-        for index in settled.invalid_indexes:
-            lane, event = places[index]
-            if id(lane) not in again:
-                self._drop(lane.session_id, [event], _refusal(told.get(index, {})))
+        self._count(settled, places, again)
         for lane, batch in zip(lanes, batches, strict=True):
             if id(lane) in again:
                 self._failed(lane, batch, failed)

@@ -363,6 +363,15 @@ def test_wrong_reports_of_many_sessions_are_dropped_and_told(dropped):
     assert (bandits.reports.applied, bandits.reports.dropped, bandits.reports.waiting) == (1, 2, 0)
 
 
+def test_a_report_of_one_session_that_was_skipped_as_wrong_is_told(dropped):
+    answer = {"applied": 0, "duplicates": 0, "invalid": 1, "invalid_indexes": [0], "errors": [{"index": [0]}]}
+    bandits, _ = scripted(httpx.Response(200, json=answer), on_error=dropped.append)
+    report_each(bandits, 1)
+    bandits.close()
+
+    assert (len(dropped), bandits.reports.dropped, bandits.reports.waiting) == (1, 1, 0)
+
+
 def test_only_the_sessions_that_were_not_settled_are_sent_again():
     partly = {"unavailable_lines": [1], "applied": 2, "duplicates": 0}
     bandits, script = scripted(*[problem(503, "store_unavailable", **partly)] * 3, settled, reports=LATER)
@@ -378,6 +387,11 @@ def test_only_the_sessions_that_were_not_settled_are_sent_again():
     [
         (200, {"applied": 1, "duplicates": 0}),
         (200, {"applied": 2}),
+        (200, {"applied": 1, "duplicates": 0, "invalid": 1}),
+        (200, {"applied": 0, "duplicates": 0, "invalid": 2, "invalid_indexes": [0, 0]}),
+        (200, {"applied": 1, "duplicates": 0, "unavailable_lines": [1]}),
+        (503, {"applied": 0, "duplicates": 0, "unavailable_lines": [0, 0]}),
+        (503, {"applied": 1, "duplicates": 0, "unavailable_lines": [-1]}),
         (503, {"applied": 3, "duplicates": 0, "unavailable_lines": [0]}),
         (503, {"applied": 1, "duplicates": 0, "unavailable_lines": [2]}),
     ],
