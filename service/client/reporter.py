@@ -279,10 +279,13 @@ class Reporter:
         """Send what waits, drop what is not answered within ``close_timeout``, and take nothing more."""
         seconds = self._rules.close_timeout
         with self._lock:
-            self._closed_at = time.monotonic() + seconds
+            self._closed_at = min(self._closed_at, time.monotonic() + seconds)
         try:
-            self.flush(seconds)
-        finally:  # A signal's handler may end the program while it waits.
+            self.flush(self._closed_at - time.monotonic())
+        except SystemExit:  # Of a signal's handler: a pool sends SIGTERM to children that end already.
+            self.close()
+            raise
+        finally:  # The user may interrupt it.
             with self._lock:
                 left = {lane.session_id: lane.left() for lane in self._lanes.values()}
                 self._counts.waiting, self._lanes = 0, {}
@@ -447,8 +450,8 @@ def _logged(dropped: ReportError) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    with ExitStack() as stack:  # All are closed, also if the user interrupts the wait for one.
-        for reporter in [each for each in list(OPEN) if isinstance(each, Reporter)]:
+    with ExitStack() as stack:  # All are closed, also if the wait for one is interrupted, or one before it began.
+        for reporter in 2 * [each for each in list(OPEN) if isinstance(each, Reporter)]:
             stack.callback(reporter.close)
 
 

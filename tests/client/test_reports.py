@@ -223,6 +223,23 @@ def test_the_thread_lives_only_while_reports_wait():
     assert bandits.reports.applied == 2
 
 
+def test_a_close_goes_on_if_the_handler_of_a_signal_exits(dropped, monkeypatch):
+    bandits, _ = scripted(settled, on_error=dropped.append, reports=LATER)
+    flush, signals = bandits._reporter.flush, [SystemExit, SystemExit]
+
+    def interrupted(timeout):
+        if signals:
+            raise signals.pop()
+        return flush(timeout)
+
+    monkeypatch.setattr(bandits._reporter, "flush", interrupted)
+    bandits.session("s").report("hat", loss=1)
+    with pytest.raises(SystemExit):
+        bandits.close()
+
+    assert (bandits.reports.applied, dropped) == (1, [])
+
+
 def test_a_thread_that_died_is_started_again(caplog, monkeypatch):
     bandits, _ = scripted(settled, reports=LATER)
     following, deaths = bandits._reporter._next, [SystemExit]
