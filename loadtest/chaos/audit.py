@@ -155,16 +155,17 @@ def audit(client: Client, ledger: Ledger) -> list[str]:
     Send all ids once more: that must change nothing and return the same answers. What had none counts once if it
     was acknowledged, and else once at most.
     """
-    found = list(ledger.failures)
+    found = [*ledger.failures, *(() if ledger.acts else ("nothing was acknowledged",))]
     try:
         if not ledger.is_named:
-            return [f"session {ledger.session_id}: {problem}" for problem in _done_twice_or_lost(client, ledger)]
-        found += _wrong_counts(client, ledger)
-        found += _wrong_replays(client, ledger)
-        found += _wrong_counts(client, ledger)
-        found += _wrong_arms(client, ledger)
-        found += _wrong_log(client, ledger) if ledger.has_log else []
-        found += _wrong_regressions(client, ledger) if ledger.has_features else []
+            found += _done_twice_or_lost(client, ledger)
+        else:
+            found += _wrong_counts(client, ledger)
+            found += _wrong_replays(client, ledger)
+            found += _wrong_counts(client, ledger)
+            found += _wrong_arms(client, ledger)
+            found += _wrong_log(client, ledger) if ledger.has_log else []
+            found += _wrong_regressions(client, ledger) if ledger.has_features else []
     except ServiceError as error:
         found.append(str(error))
     return [f"session {ledger.session_id}: {problem}" for problem in found]
@@ -261,8 +262,7 @@ def _wrong_regressions(client: Client, ledger: Ledger) -> list[str]:
 
 
 def _done_twice_or_lost(client: Client, ledger: Ledger) -> list[str]:
-    acknowledged = ledger.by_arm()
-    wrong = [] if acknowledged else ["nothing was acknowledged"]
+    acknowledged, wrong = ledger.by_arm(), []
     for arm in _pages(client, f"{ledger.path}/arms", "arms"):
         told = acknowledged.get(arm["arm"], Counter())
         shown = {name: arm[name] for name in ("acts", "feedbacks")}

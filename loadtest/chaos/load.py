@@ -17,6 +17,7 @@ import httpx
 from loadtest.chaos.audit import FEATURES, SHOPS, Action, Event, Ledger
 from loadtest.client import RETRIED, CallLog, Client
 from loadtest.errors import LoadTestError, ServiceError
+from loadtest.processes import wait_until
 from service.client import Bandits, BanditsError, ReportError
 
 NO_AUTHORITIES = SSLContext(PROTOCOL_TLS_CLIENT)
@@ -214,6 +215,7 @@ class Load:
     def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger], pause: float = 0.0) -> None:
         self._stopping, self._pause = threading.Event(), pause
         self._errors: list[BaseException] = []
+        self._ledgers = ledgers
         named, unnamed = ledgers[:-1], ledgers[-1]
         of = [(client, number, named[number % len(named)]) for number, client in enumerate(clients[:-1])]
         of.append((clients[-1], len(clients), unnamed))
@@ -221,10 +223,14 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Load within the block; at its end every call sent is acknowledged or has failed."""
+        """Load within the block; at its end every call sent is acknowledged or has failed.
+
+        The block begins when each session has acknowledged an act: what happens in it happens to all of them.
+        """
         for thread in self._threads:
             thread.start()
         try:
+            wait_until(self._is_acknowledged, "an act of each session is acknowledged")
             yield
         finally:
             self._stopping.set()
@@ -232,6 +238,9 @@ class Load:
                 thread.join()
         if self._errors:
             raise LoadTestError(f"a client of the load test failed: {self._errors[0]!r}")
+
+    def _is_acknowledged(self) -> bool:
+        return bool(self._errors) or all(ledger.acts or ledger.failures for ledger in self._ledgers)
 
     def _over(self) -> bool:
         return self._stopping.wait(self._pause)

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from threading import Thread
 
 import httpx
@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, SLOWNESS, WORKERS, CuttingProxy, Freeze
-from loadtest.chaos.load import open_sessions
+from loadtest.chaos.load import Load, open_sessions
 from loadtest.chaos.replicas import FAILOVERS, LOSSES, PARTITIONS, LetGo
-from loadtest.chaos.rounds import ONE_STORE, plan
+from loadtest.chaos.rounds import ONE_STORE, clients_of, plan
 from loadtest.client import Client
 from loadtest.commands import app
 from tests.support.http import http_client
@@ -90,6 +90,7 @@ WRONG = {
     "the log has 5 acts": lambda client, ledger: act(client, ledger, "applied twice"),
     "the log has {'kind': 'act', 'slot': 1": lambda _, ledger: changed(ledger, probability=0.9),
     "4 events in the log, 3 acknowledged": lambda client, ledger: report(client, ledger, 2, "z"),
+    "nothing was acknowledged": lambda _, ledger: ledger.acts.clear(),
     "unknown_session": lambda client, ledger: httpx.delete(f"{client.url}{ledger.path}"),
 }
 
@@ -169,6 +170,13 @@ def test_what_has_no_id_may_count_without_an_answer_but_once(client):
         "arm 0 has {'acts': 2, 'feedbacks': 0}, acknowledged {'acts': 1}",
         "arm 2 has {'acts': 0, 'feedbacks': 0}, acknowledged {'feedbacks': 1}",
     ]
+
+
+def test_no_fault_happens_before_each_session_has_acknowledged_an_act(client):
+    with ExitStack() as stack:
+        ledgers = open_sessions(client, uuid.uuid4().hex)
+        with Load(clients_of(stack, client.url, 60), ledgers).running():
+            assert all(ledger.acts for ledger in ledgers)
 
 
 def test_bounds_of_a_freeze_and_of_a_loss_are_held():
