@@ -381,9 +381,7 @@ class Requests:
                 values[field.name] = await self._read_large(call, field, body, errors)
             elif body and (body != b"{}" or field.default is REQUIRED):
                 call.posted, read = json_body.read_small(body, field.columns, self._settings, self.limits)
-                values[field.name] = read if read is not None else self._validate(field, call.posted, errors)
-            if not scope["path_params"] and isinstance(session := (call.posted or {}).get("session_id"), str):
-                scope[NOTED_IN_SCOPE] = {"session": session}
+                values[field.name] = read if read is not None else self._validate(call, field, call.posted, errors)
         if errors:
             raise from_pydantic_errors(errors)
         if operation.takes_call is not None:
@@ -399,23 +397,25 @@ class Requests:
 
     async def _read_large(self, call: Call, field: Field, body: bytes, errors: list[dict[str, Any]]) -> Any:
         if field.columns in (json_body.plain_events, json_body.each_event) and _KEY not in call.given:
-            read = partial(self._read_events, field)
+            read = partial(self._read_events, call, field)
             if (events := await json_body.read_in_pieces(read, self._settings.max_events, body)) is not None:
                 return json_body.batch_of(events)
         call.posted = await run_in_thread(json_body.parse, body, self.limits)
-        return await run_in_thread(self._validate, field, call.posted, errors)
+        return await run_in_thread(self._validate, call, field, call.posted, errors)
 
-    def _validate(self, field: Field, posted: dict[str, Any], errors: list[dict[str, Any]]) -> Any:
+    def _validate(self, call: Call, field: Field, posted: dict[str, Any], errors: list[dict[str, Any]]) -> Any:
+        if not call.scope["path_params"] and isinstance(session := posted.get("session_id"), str):
+            call.scope[NOTED_IN_SCOPE] = {"session": session}
         if field.columns is json_body.each_event and (read := field.columns(posted, self._settings)) is not None:
             return read
         json_body.check_lengths(posted, self._settings)
         return field.validate(posted, ("body",), errors)
 
-    def _read_events(self, field: Field, piece: bytes) -> Sequence[Event] | None:
+    def _read_events(self, call: Call, field: Field, piece: bytes) -> Sequence[Event] | None:
         """Read the events of a piece of a batch; None if anything is wrong with it."""
         try:
             posted, read = json_body.read_small(piece, field.columns, self._settings, self.limits)
-            batch: Feedbacks | None = read if read is not None else self._validate(field, posted, [])
+            batch: Feedbacks | None = read if read is not None else self._validate(call, field, posted, [])
         except ServiceError:
             return None
         return None if batch is None else batch.events

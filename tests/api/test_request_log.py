@@ -48,6 +48,7 @@ SESSION, CREATION, OTHER = "/v1/sessions/{session_id}", "/v1/sessions", "other"
     [
         ("POST", "", {"session_id": "s", "learner": ARMS}, 200, CREATION, None),
         ("POST", "", {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}}, 409, CREATION, None),
+        ("POST", "", {"session_id": "s", "events": [0] * 10_001}, 422, CREATION, None),
         ("POST", "/import", {"session_id": "s", "format": 7}, 422, "/v1/sessions/import", None),
         ("PATCH", "/s", {"idle_ttl_seconds": 99, "expiry": None}, 200, SESSION, ["idle_ttl_seconds", "expiry"]),
         ("PATCH", "/s/arms", {"add": ["c"], "remove": ["a"]}, 200, f"{SESSION}/arms", ["add", "remove"]),
