@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import time
 from array import array
 from collections import Counter, defaultdict
@@ -130,7 +131,14 @@ class Client:
                 self.log.client_errors += 1
                 raise ClientLimitError(f"the load client failed, not the service: {error!r}") from error
             return None, type(error).__name__
-        return answer, f"status {answer.status_code}"
+        return answer, refusal(answer) if answer.status_code in RETRIED else ""
+
+
+def refusal(answer: httpx.Response) -> str:
+    """Return status and code of an answer after which a call is sent again."""
+    answer.read()
+    code = re.search(r'"code": ?"(\w+)"', answer.text)
+    return f"status {answer.status_code}" + (f" {code[1]}" if code else "")
 
 
 def _is_client_fault(error: BaseException | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from loadtest.chaos.audit import FEATURES, SHOPS, Action, Event, Ledger
-from loadtest.client import RETRIED, CallLog, Client
+from loadtest.client import RETRIED, CallLog, Client, refusal
 from loadtest.errors import LoadTestError, ServiceError
 from loadtest.processes import wait_until
 from service.client import Bandits, BanditsError, ReportError
@@ -109,7 +109,7 @@ class _Counting(httpx.HTTPTransport):
             self._log.retries[type(error).__name__] += 1
             raise
         if answer.status_code in RETRIED:
-            self._log.retries[f"status {answer.status_code}"] += 1
+            self._log.retries[refusal(answer)] += 1
         return answer
 
 

@@ -274,7 +274,7 @@ def load_during(
     if failed:
         tally.problems.append(f"the command ended with {failed}")
     if not outage:
-        worse = (reason for reason in tally.retries if reason != "status 503")
+        worse = (reason for reason in tally.retries if not reason.startswith("status 503"))
         tally.problems += [f"{reason}: {tally.retries[reason]} times" for reason in worse]
     slowest = max(max(each) for client in clients for each in client.log.seconds.values())
     return tally.summary() | {"slowest_ms": round(1000 * slowest)}

@@ -68,10 +68,15 @@ def test_pauses_grow_and_follow_retry_after_within_bounds():
     assert script.pauses == [0.05, 1.0, 2.0, 0.4]
 
 
-def test_the_retry_budget_is_bounded_and_the_reason_is_given():
-    script = Script(httpx.ConnectError("refused"))
+REASONS = {"ConnectError": httpx.ConnectError("refused"), "status 503 store_unavailable": away()}
+REASONS["status 502"] = httpx.Response(502, text="bad gateway")
 
-    with pytest.raises(ServiceError, match=r"/x: ConnectError; given up after 0 s"):
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_retry_budget_is_bounded_and_the_reason_is_given(reason):
+    script = Script(REASONS[reason])
+
+    with pytest.raises(ServiceError, match=f"/x: {reason}; given up after 0 s"):
         script.client(retry_seconds=0).call("act", "POST", "/x")
 
 
