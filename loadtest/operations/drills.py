@@ -6,6 +6,7 @@ what is shipped is changed but addresses and paths.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -87,15 +88,21 @@ def installed(folder: Path, factor: float) -> Iterator[Place]:
             replicas.append(ServiceProcess(logs, *flags, temporary=str(logs)))
             stack.callback(replicas[-1].end)
         _start(replicas)
-        addresses = [f"127.0.0.1:{each.port}" for each in replicas]
-        url = stack.enter_context(nginx_before(addresses, folder))
+        url = stack.enter_context(nginx_before(_name(folder, replicas), folder))
         client = stack.enter_context(connection(url, api_key=key))
-        prometheus = stack.enter_context(_prometheus(addresses, key, folder, factor))
+        prometheus = stack.enter_context(_prometheus(key, folder, factor))
         place = Place(redis, replicas, client, prometheus, factor, data)
         wait_until(
             lambda: _scraped(prometheus) == REPLICAS and not place.firing(), "all is scraped, no alert fires"
         )
         yield place
+
+
+def _name(folder: Path, replicas: Sequence[ServiceProcess]) -> Sequence[str]:
+    """Let Prometheus find these, as a compose service's name leads to the containers that run: their addresses."""
+    addresses = [f"127.0.0.1:{each.port}" for each in replicas]
+    (folder / "targets.json").write_text(json.dumps([{"targets": addresses}]), "utf-8")
+    return addresses
 
 
 def _start(replicas: Sequence[ServiceProcess]) -> None:
@@ -106,7 +113,7 @@ def _start(replicas: Sequence[ServiceProcess]) -> None:
 
 
 @contextmanager
-def _prometheus(addresses: Sequence[str], key: str, folder: Path, factor: float) -> Iterator[str]:
+def _prometheus(key: str, folder: Path, factor: float) -> Iterator[str]:
     """Start Prometheus with the shipped configuration and alerts, their times divided: its URL."""
     if (program := shutil.which("prometheus")) is None:
         raise LoadTestError("no prometheus found: install one (Debian: prometheus)")
@@ -116,14 +123,14 @@ def _prometheus(addresses: Sequence[str], key: str, folder: Path, factor: float)
         return f"{found[1]}{max(1, round(1000 * seconds))}ms"
 
     (folder / "metrics-key").write_text(key, "utf-8")
-    rules = re.sub(r"(\bfor: |\[)(\d+)([smhd])\b", divided, (MONITORING / "alerts.yml").read_text("utf-8"))
-    (folder / "alerts.yml").write_text(rules, "utf-8")
-    text = re.sub(r"(interval: )(\d+)([smhd])\b", divided, (MONITORING / "prometheus.yml").read_text("utf-8"))
+    for name in ("alerts.yml", "containers-alerts.yml"):
+        rules = re.sub(r"(\bfor: |\[)(\d+)([smhd])\b", divided, (MONITORING / name).read_text("utf-8"))
+        (folder / name).write_text(rules, "utf-8")
+    text = re.sub(r"(interval: )(\d+)([smhd])\b", divided, (MONITORING / "containers.yml").read_text("utf-8"))
     interval = re.findall(r"scrape_interval: (\w+)", text)[0]
     text = text.replace("global:\n", f"global:\n  scrape_timeout: {interval}\n")
-    text = text.replace('"127.0.0.1:8000"', ", ".join(f'"{each}"' for each in addresses))
-    text = text.replace("# authorization:", "authorization:")
-    text = text.replace("/run/secrets/bandit_metrics_key", str(folder / "metrics-key"))
+    text = re.sub(r"dns_sd_configs: \[{.*, (?=refresh)", "file_sd_configs: [{files: [targets.json], ", text)
+    text = text.replace("/run/secrets/metrics_key", str(folder / "metrics-key"))
     (folder / "prometheus.yml").write_text(text, "utf-8")
     port = free_port()
     flags = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
@@ -155,6 +162,17 @@ def _send(place: Place, number: signal.Signals) -> None:
     replica = place.replicas[0]
     for pid in (replica.pid, *replica.workers()):
         os.kill(pid, number)
+
+
+def _end(place: Place) -> None:
+    """End a replica of which Prometheus learns no more."""
+    place.replicas[0].end()
+    _name(place.data.parent, place.replicas[1:])
+
+
+def _begin(place: Place) -> None:
+    place.replicas[0].start()
+    _name(place.data.parent, place.replicas)
 
 
 def _fill(place: Place) -> None:
@@ -211,6 +229,7 @@ TROUBLES: Mapping[str, Trouble] = {
     "store-fills": Trouble("BanditStoreFills", REPLICAS, _fill, _overfill_and_enlarge),
     "replica-hangs": Trouble("BanditDown", 1, *(partial(_send, number=each) for each in FREEZE_AND_THAW)),
     "replica-dies": Trouble("BanditDown", 1, lambda at: at.replicas[0].end(), lambda at: at.replicas[0].start()),
+    "container-ends": Trouble("BanditMissing", 1, _end, _begin),
     "clicks-stop": Trouble("BanditSilence", 1, _fall_silent, partial(_visit, clicks=True)),
 }
 RESTORE = "restore"
