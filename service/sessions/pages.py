@@ -278,7 +278,7 @@ async def arms_page(
         return await _of_segment(reader, session_id, start, limit, sort, segment)
     for _ in range(MAX_TRIES):
         journal = Journal()
-        snapshot, cached = await reader.settled(session_id, journal)
+        snapshot, cached = await reader.settled(session_id, journal, names_removed=with_removed)
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = dict[int, list[float]]()
         add_counts(added, await journal.counts(spec.losses, spec.default_loss, FairYield()))

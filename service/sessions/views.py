@@ -465,7 +465,7 @@ class Reader:
         return COMPACT.encode(listed.compared(ranges[0], groups[0], groups[1])).encode()
 
     async def settled(
-        self, session_id: str, journal: Journal, arms: Sequence[int] = ()
+        self, session_id: str, journal: Journal, arms: Sequence[int] = (), *, names_removed: bool = False
     ) -> tuple[Snapshot, CachedSession]:
         """Read a session as it is now, with its due decisions settled, without committing that.
 
@@ -474,6 +474,7 @@ class Reader:
         session_id : of the session to read
         journal : notes what is settled
         arms : by index, whose counts the store is asked for too
+        names_removed : whether the labels of removed arms are read, too
 
         Returns
         -------
@@ -483,7 +484,7 @@ class Reader:
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        snapshot, cached = await self.load(session_id, arms, expires=True)
+        snapshot, cached = await self.load(session_id, arms, expires=True, names_removed=names_removed)
         return snapshot, await self.as_of_now(cached, journal)
 
     async def as_of_now(self, cached: CachedSession, journal: Journal) -> CachedSession:
@@ -505,7 +506,7 @@ class Reader:
         return cached._replace(run=run)
 
     async def load(
-        self, session_id: str, arms: Sequence[int] = (), *, expires: bool = False
+        self, session_id: str, arms: Sequence[int] = (), *, expires: bool = False, names_removed: bool = False
     ) -> tuple[Snapshot, CachedSession]:
         """Read a session as it was last committed.
 
@@ -515,6 +516,7 @@ class Reader:
         arms : by index, whose counts the store is asked for too
         expires : whether it is read with the records of its window; otherwise without records that its learner's
             state does not need
+        names_removed : whether it is read with the labels of removed arms, which are records, too
 
         Returns
         -------
@@ -528,9 +530,8 @@ class Reader:
         while (snapshot := await self.store.load(session_id, arms)) is not None:
             cached = await self.cached(session_id, snapshot)
             run = cached.run
-            is_needed = (
-                is_unread(run.state) or run.control is not None or (expires and run.params.expiry is not None)
-            )
+            is_needed = names_removed or is_unread(run.state) or run.control is not None
+            is_needed |= expires and run.params.expiry is not None
             if not cached.needs_records or not is_needed:
                 return snapshot, cached
             records = await self.store.read_records(session_id)

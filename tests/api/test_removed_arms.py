@@ -180,3 +180,12 @@ async def test_open_decisions_of_a_removed_arm_count_as_the_default_at_once(clie
     means = {"mean_reward": pytest.approx(1 / 9)}
     assert everything[0] == before | {"removed": True, "probability": 0.0, "outstanding": 0} | means
     assert "removed" not in everything[1]
+
+
+async def test_each_worker_knows_the_labels_of_removed_arms(make_client, clock):
+    client, other = [await make_client(store) for store in [MemoryStore(clock=clock)] * 2]
+    await session(client, arms=["a", "b"])
+    await change(client, remove=["a"])
+    for worker in (client, other):
+        listed = (await worker.get(f"{PATH}/arms?removed=true")).json()["arms"]
+        assert [row["label"] for row in listed] == ["a", "b"]
