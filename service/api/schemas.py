@@ -355,7 +355,7 @@ class Decision(Described):
     group: Group | None = None
     """In a session that has or had ``control``."""
     encoded: list[float] | None = None
-    """Of an act: the visitor's columns, if the log has them."""
+    """The visitor's columns, of an act and of an event that said features, if the log has them."""
     added: list[str] | None = None
     removed: list[str] | None = None
     paused: list[str] | None = None

@@ -22,6 +22,7 @@ from ..engine.arm_run import ArmRun, Names
 from ..engine.control import Group
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
+from ..learners.base import FloatArray
 from ..models.events import Idempotency
 from ..models.specification import Specification
 from ..models.stored import Stored
@@ -70,6 +71,8 @@ class Ended(NamedTuple):
     """None in sessions that never had groups."""
     until: float | None = None
     """Of decisions that expired at the end of their window: until when, in Unix seconds, their acts were."""
+    columns: FloatArray | None = None
+    """Of the visitor, as the event said them, if the log shows columns."""
 
 
 class Settled(NamedTuple):
@@ -215,7 +218,7 @@ def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict
         if each.outcome == "expired":
             entry |= {"count": each.decisions} | ({} if each.until is None else {"until": time_text(each.until)})
         known = {"event_id": each.event_id, "slot": each.slot, "segment": each.segment, "group": each.group}
-        yield entry | _given(known)
+        yield entry | _given(known | {"encoded": None if each.columns is None else each.columns.tolist()})
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

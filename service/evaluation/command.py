@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..flag_parser import FlagParser
 from ..row_files import FORMATS, LogFileError, parquet_module, piped
-from .delays import MIN_EFFECTIVE, Floats, Interval, widest
+from .delays import MIN_EFFECTIVE, TINY, Floats, Interval, widest
 from .logs import ROUNDING, Outcomes, match, read_entries
 
 
@@ -52,6 +53,8 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
 
 RIDGE, FOLDS = 10.0, 10
 """Of the regressions of doubly robust estimates: those of the learner have the same penalty."""
+MOST_ARMED = 0.05
+"""Share of events that may name the arm alone: which visitor they are of has to be known."""
 
 
 def policies(outcomes: Outcomes, confidence: float, *, linear: bool = False) -> Iterator[Estimate]:
@@ -76,44 +79,46 @@ def policies(outcomes: Outcomes, confidence: float, *, linear: bool = False) -> 
     normal; with two values, or of acts that all ended alike, they have the wider ends of that and Wilson's (1927).
     DR (Dudik, Langford and Li 2011) adds weighed errors to a prediction of the policy's value, by a ridge
     regression of each arm's outcomes on the visitor's columns, around the mean of all. Of ten parts of the log, in
-    their order of time, each is predicted from the nine others (Chernozhukov et al. 2018).
+    their order of time, each is predicted from the nine others (Chernozhukov et al. 2018). An event that names no
+    slot is of the acts with its columns, in shares, or else of its arm's; each act counts as far as it is known.
     """
     arms = np.unique(outcomes.arms)
     why = ""
     if outcomes.columns is None:
         why = "columns of visitors, as a decision log with `features` has them"
-    elif outcomes.spread is not None:
-        why = "events that name their slots, as those by token do"
+    elif outcomes.armed > MOST_ARMED:
+        why = "events that name their slots or say their features, but for one in twenty"
     elif (outcomes.eligible != arms.size).any():
         why = "that each act could draw each arm of the log"
     if why and linear:
         raise LogFileError(f"--policy linear needs {why}")
-    x, p = None if why else outcomes.columns, outcomes.probabilities
+    x, p, known = None if why else outcomes.columns, outcomes.probabilities, outcomes.known()
     own, mean, best, chosen = np.zeros((4, outcomes.arms.size))
     best, sign, alone = best - np.inf, 1 if outcomes.is_larger_better else -1, list[Estimate]()
     for arm in arms:
         is_own, predicted = outcomes.arms == arm, own
         if x is not None:
-            predicted = _predicted(x, outcomes.values, is_own)
+            predicted = _predicted(x, known, is_own)
             own[is_own], mean = predicted[is_own], mean + predicted / arms.size
             chosen, best = np.where(sign * predicted > best, arm, chosen), np.maximum(sign * predicted, best)
-        direct = None if why else (predicted, own)
+        direct = None if why else (predicted, own, *known)
         alone.append(_value(outcomes.name(int(arm)), is_own / p, outcomes, confidence, direct))
-    direct = None if why else (mean, own)
+    direct = None if why else (mean, own, *known)
     yield _value("uniform", 1 / (outcomes.eligible * p), outcomes, confidence, direct)
     yield from alone
     if linear:
-        yield _value("linear", (chosen == outcomes.arms) / p, outcomes, confidence, (sign * best, own))
+        yield _value("linear", (chosen == outcomes.arms) / p, outcomes, confidence, (sign * best, own, *known))
 
 
-def _predicted(x: Floats, values: Floats, is_own: NDArray[np.bool_]) -> Floats:
+def _predicted(x: Floats, known: Floats, is_own: NDArray[np.bool_]) -> Floats:
     """Return what each act would have got with the arm of ``is_own``, as acts in the nine other parts say."""
-    found, parts = np.empty(values.size), np.arange(values.size) * FOLDS // max(values.size, 1)
+    found, parts, (counts, sums, _) = np.empty(is_own.size), np.arange(is_own.size) * FOLDS // is_own.size, known
     for part in range(FOLDS):
         others, inside = parts != part, parts == part
-        mean, known = values[others].sum() / max(others.sum(), 1), x[is_own & others]
-        gram = known.T @ known + RIDGE * np.eye(x.shape[1])
-        found[inside] = mean + x[inside] @ np.linalg.solve(gram, known.T @ (values[is_own & others] - mean))
+        mean, other = sums[others].sum() / max(counts[others].sum(), TINY), is_own & others
+        gram = x[other].T @ (counts[other, None] * x[other]) + RIDGE * np.eye(x.shape[1])
+        rest = x[other].T @ (sums - counts * mean)[other]
+        found[inside] = mean + x[inside] @ np.linalg.solve(gram, rest)
     return found
 
 
@@ -125,30 +130,34 @@ def _value(
     Parameters
     ----------
     weights : its probability of each act's arm over that of the log
-    predicted : its value at each act, and what each act got, where regressions say it
+    predicted : its value at each act, and that of the act's own arm, where regressions say it; and what is known
     """
-    acts, total, values = int(np.count_nonzero(weights)), float(weights.sum()), outcomes.values
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    acts, values, z = int(np.count_nonzero(weights)), outcomes.values, NormalDist().inv_cdf((1 + confidence) / 2)
     if outcomes.spread is not None:
-        effective, interval = outcomes.spread.value(weights, values, z)
-        return Estimate(name, acts, effective, interval, interval)
-    effective = total**2 / float((weights**2).sum()) if acts else 0.0
-    if effective < MIN_EFFECTIVE or not np.ptp(values):  # Alike: nobody knows how else an act may end.
-        return Estimate(name, acts, effective, None)
-    kinds, mean = np.unique(values), float((weights * values).sum() / total)
-    error = float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / total)
-    # Acts that all ended alike have no spread of their own: they might have ended as others did.
-    seen = kinds if kinds.size == 2 or error <= ROUNDING * np.ptp(kinds) else kinds[:1]
-    ips, snips = (widest(*each, seen, effective, z) for each in (_averaged(weights * values), (mean, error)))
-    if predicted is None:
+        effective, ips = outcomes.spread.value(weights, values, z)
+        snips = ips
+    else:
+        total, terms, kinds = float(weights.sum()), weights * values, np.unique(values)
+        effective = total**2 / float((weights**2).sum()) if acts else 0.0
+        if effective < MIN_EFFECTIVE or kinds.size < 2:  # Alike: nobody knows how else an act may end.
+            return Estimate(name, acts, effective, None)
+        mean = float(terms.sum() / total)
+        error = float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / total)
+        # Acts that all ended alike have no spread of their own: they might have ended as others did.
+        seen = kinds if kinds.size == 2 or error <= ROUNDING * np.ptp(kinds) else kinds[:1]
+        ips = widest(float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size)), seen, effective, z)
+        snips = widest(mean, error, seen, effective, z)
+    if ips is None or predicted is None:
         return Estimate(name, acts, effective, ips, snips)
-    seen = kinds[:1] if np.ptp(values[weights > 0]) else kinds
-    robust = _averaged(predicted[0] + weights * (values - predicted[1]))
-    return Estimate(name, acts, effective, ips, snips, widest(*robust, seen, effective, z))
-
-
-def _averaged(terms: Floats) -> tuple[float, float]:
-    return float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size))
+    direct, own, counts, sums, squares = predicted
+    total = float(counts.sum())
+    mean = float((counts * direct + weights * (sums - counts * own)).sum()) / total
+    rest = direct - mean - weights * own
+    squared = float((counts * rest**2 + 2 * rest * weights * sums + weights**2 * squares).sum())
+    ends = outcomes.seen(weights)
+    seen = ends[:1] if np.ptp(ends) else outcomes.seen(np.ones(weights.size))
+    robust = widest(mean, math.sqrt(max(squared, 0.0)) / total, seen, effective, z)
+    return Estimate(name, acts, effective, ips, snips, robust)
 
 
 # -- The columns that libraries for off-policy evaluation take: action, reward, pscore, position.
@@ -281,6 +290,8 @@ def _report(
 ) -> Iterable[str]:
     how = "" if outcomes.spread is None else f" (slots: {outcomes.slots}, as not all events name their act)"
     yield f"{outcomes.arms.size} acts with a {outcomes.word}{how}"
+    if outcomes.columns is not None and outcomes.armed:
+        yield f"{outcomes.armed:.1%} of events say nothing of their visitor: other policies may come out too well"
     for why, count in outcomes.left_out.items():
         yield f"{count} acts left out: {why}"
     if not means:

@@ -52,7 +52,7 @@ class Spread:
     density: Floats
     """For each event and bin of ages the chance that it is of one act of that age, shape (events, 16)."""
     order: Wholes
-    """Acts that no event names, by source and time."""
+    """Acts that no event names, by source and time; those behind them by visitor and time."""
     found: Wholes
     """Places in ``order`` at the edges of each event's bins, shape (events, 17)."""
 
@@ -65,8 +65,10 @@ class Spread:
         Parameters
         ----------
         acts : their times, in Unix seconds, their sources, and when an event came that names them, NaN if none did;
-            shape (acts,). A source, from 0, is what an act and its event have in common: group, segment and arm
-        events : that name no slot: their times, sources, -1 if no act has it, and values; shape (events,)
+            shape (acts,). A source is what an act and its event have in common: group, segment and arm, from 0; in
+            a second row the visitor's columns too, with a number above these, or the same again
+        events : that name no slot: their times, sources, -1 if no act has it, and values; shape (events,). Sources
+            in the first row count if no act has that in the second
         default : of an act without an event; None if only acts with events count
         window : longest delay, in seconds
         span : from when on the log has all events of its acts, -inf if it begins with the session, and its end
@@ -77,6 +79,7 @@ class Spread:
             if times and sources are too many to be told apart.
         """
         (at, sources, answered), (came, of, posted), (begin, end) = acts, events, span
+        (sources, visitors), (of, seen) = sources, of
         edges = window * (np.arange(BINS + 1) / BINS) ** 2
         widths, unnamed, size = np.diff(edges), np.flatnonzero(np.isnan(answered)), int(sources.max(initial=0)) + 1
         behind = np.clip((end - at)[:, None] - edges[:-1], 0, widths)
@@ -85,14 +88,19 @@ class Spread:
         # One number for source and time sorts both. An act and an event of the same moment belong together.
         first = float(at.min(initial=end))
         length = int((end - first + window) * PER_SECOND) + 2
-        if size * length > MOST_KEYS:
+        if (int(visitors.max(initial=0)) + 1) * length > MOST_KEYS:
             raise LogFileError("the log spans too many years for its number of arms and segments")
-        keys = sources * length + np.clip((at - first) * PER_SECOND, 0, length - 1).round().astype(int)
-        order = unnamed[np.argsort(keys[unnamed], kind="stable")]
+        moments = np.clip((at - first) * PER_SECOND, 0, length - 1).round().astype(int)
+        order = np.concatenate([unnamed, beside := unnamed[(visitors != sources)[unnamed]]])
+        keys = np.concatenate([sources[unnamed], visitors[beside]]) * length + moments[order]
+        order, keys = order[by := np.argsort(keys, kind="stable")], keys[by]
         ages = np.maximum(((came - first)[:, None] - edges) * PER_SECOND, -1).round().astype(int)
-        sought = of[:, None] * length + ages
-        found = np.searchsorted(keys[order], sought)
-        found[:, 0] = np.searchsorted(keys[order], sought[:, 0], side="right")
+        found, is_lost = np.empty((of.size, BINS + 1), np.int64), np.full(of.size, fill_value=True)
+        for each in (seen, of):
+            sought = each[is_lost, None] * length + ages[is_lost]
+            found[is_lost] = np.searchsorted(keys, sought)
+            found[is_lost, 0] = np.searchsorted(keys, sought[:, 0], side="right")
+            is_lost = found[:, 0] <= found[:, -1]
         is_kept = (came >= begin) & (found[:, 0] > found[:, -1])
         found, is_known = found[is_kept], answered >= begin
         candidates = found[:, :-1] - found[:, 1:]
@@ -128,9 +136,7 @@ class Spread:
         parts, steps = self.density * terms[:, None], np.zeros(self.order.size + 1)
         np.add.at(steps, self.found[:, 1:], parts)
         np.subtract.at(steps, self.found[:, :-1], parts)
-        shares = np.zeros(self.exposures.size)
-        shares[self.order] = np.cumsum(steps[:-1])
-        return shares
+        return np.asarray(np.bincount(self.order, np.cumsum(steps[:-1]), self.exposures.size), np.float64)
 
     def value(self, weights: Floats, values: Floats, z: float) -> tuple[float, Interval | None]:
         """Return the effective sample size of a policy, and its value with an interval; None if that is too small.

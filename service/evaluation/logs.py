@@ -200,6 +200,8 @@ class Outcomes:
     """Number of acts without a value, by why."""
     spread: Spread | None = None
     """Of the acts whose values are NaN, the events that name no slot."""
+    armed: float = 0.0
+    """Share of events that name the arm alone, neither their slot nor columns."""
     slots: str = "known"
     """``known``; or ``estimated`` if no event names its slot, or ``mixed`` if some do."""
     columns: Floats | None = None
@@ -210,6 +212,24 @@ class Outcomes:
     def name(self, arm: int) -> str:
         """Return what an arm is called."""
         return self.labels.get(arm, f"arm {arm}")
+
+    def known(self) -> Floats:
+        """Return how far each act counts, and the sums of its values and of their squares, shape (3, acts)."""
+        powers, named, spread = range(3), ~np.isnan(self.values), self.spread
+        sums = np.stack([np.where(named, self.values, 0.0) ** n * named for n in powers])
+        if spread is not None:
+            sums += np.stack([spread.shared_out(spread.values**n) for n in powers])
+            if spread.default is not None:  # What may come yet, or came to nothing.
+                sums += np.stack([(spread.exposures - sums[0]) * spread.default**n for n in powers])
+        return sums
+
+    def seen(self, weights: Floats) -> Floats:
+        """Return the values with which acts that have a weight may have ended."""
+        found = self.values[(weights > 0) & ~np.isnan(self.values)]
+        if (spread := self.spread) is not None:
+            base = () if spread.default is None else (spread.default,)
+            found = np.concatenate([found, spread.values[spread.weights_of(weights) > 0], base])
+        return found
 
     def settled(self) -> Outcomes:
         """Return the acts with a value; an event that names no slot is shared out to the acts that it can be of.
@@ -236,10 +256,11 @@ class _Decision:
     at: float
     source: tuple[str, str, int]
     """Group, segment and arm."""
+    columns: bytes | None
+    """Of the visitor, as 32-bit floats; of an event, if it says them."""
     value: float | None = None
     probability: float = 0.0
     eligible: int = 0
-    columns: NDArray[np.float32] | None = None
     answered: float = math.nan
     """When an event came that names it."""
     ended: str = OPEN
@@ -320,16 +341,14 @@ class _Log:
             self.is_told, self.is_turned = True, entry[f"{word}_range"][0] > entry[f"{word}_range"][1]
 
     def act(self, entry: Entry) -> None:
-        act = _Decision(
-            self.at, _source(entry), None, entry["probability"], entry["eligible"], entry.get("encoded")
-        )
+        act = _Decision(self.at, *_source(entry), None, entry["probability"], entry["eligible"])
         self.acts.append(act)
         self.by_slot[entry["slot"]] = self.open[act.source][entry["slot"]] = act
         if "label" in entry:
             self.labels[entry["arm"]] = entry["label"]
 
     def event(self, entry: Entry) -> None:
-        outcome, source, slot = entry["outcome"], _source(entry), entry.get("slot")
+        outcome, (source, columns), slot = entry["outcome"], _source(entry), entry.get("slot")
         self.word = "reward" if "reward" in entry else self.word
         value, key = entry.get(self.word), entry.get("event_id", slot)
         if outcome == "updated":
@@ -341,9 +360,9 @@ class _Log:
             if value is None and "until" not in entry:
                 self.give_up(source, entry.get("count", 1), EXPIRED)
         elif slot is None and value is None:
-            self.give_up(source, 1, VOIDED)
+            self.give_up(source, 1, VOIDED, columns)
         elif slot is None:
-            self.by_id[key] = event = _Decision(self.at, source, value)
+            self.by_id[key] = event = _Decision(self.at, source, columns, value)
             self.events.append(event)
             if len(self.open[source]) == 1 and not self.window:
                 event.of = self.open[source].popitem()[1]
@@ -356,13 +375,15 @@ class _Log:
                 act.value, act.answered, act.ended = value, self.at, VOIDED
                 self.by_id[key] = act
 
-    def give_up(self, source: Any, count: int, why: str) -> None:
-        """Leave the oldest acts out whose window has not ended."""
+    def give_up(self, source: Any, count: int, why: str, columns: bytes | None = None) -> None:
+        """Leave the oldest acts out whose window has not ended, one of a visitor with these columns first."""
         opened = self.open[source]
+        while opened and not self.is_within(next(iter(opened.values()))):
+            opened.popitem(last=False)
+        if columns is not None and (same := next((at for at, act in opened.items() if act.columns == columns), 0)):
+            opened.move_to_end(same, last=False)
         while count and opened:
-            _, act = opened.popitem(last=False)
-            if self.is_within(act):
-                act.ended, count = why, count - 1
+            opened.popitem(last=False)[1].ended, count = why, count - 1
         self.lone += count
 
     def is_within(self, act: _Decision) -> bool:
@@ -370,8 +391,9 @@ class _Log:
         return not self.window or self.at - act.at <= self.window * LATE
 
 
-def _source(entry: Entry) -> tuple[str, str, int]:
-    return entry.get("group", "learner"), entry.get("segment", ""), entry["arm"]
+def _source(entry: Entry) -> tuple[tuple[str, str, int], bytes | None]:
+    columns = np.add(entry["encoded"], 0, dtype=np.float32).tobytes() if "encoded" in entry else None  # No -0.
+    return (entry.get("group", "learner"), entry.get("segment", ""), entry["arm"]), columns
 
 
 def match(
@@ -447,19 +469,23 @@ def _outcomes(log: _Log) -> Outcomes:
     arms, p, eligible, values, at, answered = np.array(rows, np.float64).reshape(-1, 6).T
     found = Outcomes(arms.astype(int), p, eligible.astype(int), values, log.word, log.labels, left_out)
     found.is_larger_better = (log.word == "reward") != log.is_turned
-    sizes = {0 if act.columns is None else len(act.columns) for act in kept}
+    sizes = {len(act.columns or b"") for act in kept}
     if len(sizes) == 1 and 0 not in sizes:
-        found.columns = np.array([act.columns for act in kept], np.float64)
+        columns = np.frombuffer(b"".join(act.columns or b"" for act in kept), np.float32)
+        found.columns = columns.astype(np.float64).reshape(len(kept), -1)
     if events:
-        numbers = {source: number for number, source in enumerate(dict.fromkeys(act.source for act in kept))}
-        sources = np.array([numbers[act.source] for act in kept], np.int64)
-        of = np.array([numbers.get(event.source, -1) for event in events])
+        said = dict.fromkeys((event.source, event.columns) for event in events if event.columns)
+        keys: list[Any] = [*dict.fromkeys(act.source for act in kept), *said]
+        number = dict(zip(keys, range(len(keys)), strict=True))
+        found.armed = sum(not event.columns for event in events) / (len(events) + np.isfinite(answered).sum())
+        pairs = [(of := number.get(e.source, -1), number.get((e.source, e.columns), of)) for e in [*kept, *events]]
+        sources, sought = np.split(np.array(pairs, np.int64).T, [len(kept)], axis=1)
         came, posted = np.array([(event.at, event.value) for event in events]).T
         window = log.window * LATE if log.window else log.at - at.min(initial=log.at) + 1
         # A click that comes within a window of the beginning may be of an act from before.
         begin = log.begin + window if default is not None else log.begin if log.changed else -math.inf
         acted, span = (at, sources, answered), (begin, log.at)
-        found.spread = spread = Spread.of(acted, (came, of, posted), default, window, span)
+        found.spread = spread = Spread.of(acted, (came, sought, posted), default, window, span)
         found.slots = "estimated" if np.isnan(answered).all() else "mixed"
         log.lone += len(events) - spread.values.size
     if log.lone:

@@ -70,7 +70,7 @@ class DecisionLogSpec(Posted):
     max_entries: Annotated[Whole, Field(ge=1, le=MAX_LOG_ENTRIES)]
     """Number of entries that are kept, and at most a hundred more; the oldest are dropped."""
     features: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
-    """Whether entries of acts have the visitor's columns, which may be personal data."""
+    """Whether entries have the visitor's columns, of acts and as events say them; these may be personal data."""
 
     def shown(self) -> dict[str, Any]:
         """Return the fields as views show them."""

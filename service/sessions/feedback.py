@@ -421,6 +421,7 @@ class SettleFeedback(Operation):
                 run.apply(each)
             await draft.fair_yield()
         goals, losses, counts = list(run.params.goals.values()), run.params.losses, list(run.ledger.goals)
+        shows = (log := draft.stored.specification.decision_log) is not None and log.features
         for index in sorted([*judged.applied, *judged.updated, *judged.removed]):
             event, each, known = self.events[index], feedback[index], judged.updated.get(index)
             if isinstance(event, OneArmEvent) and isinstance(run, ArmRun):  # A void event names no arm of points.
@@ -433,9 +434,10 @@ class SettleFeedback(Operation):
                     slot = None if event.token is None else slot
                 if each.goal is not None and index not in removed:
                     counts[each.goal] += 1
-                noted = (each.arm, outcome, value, event.event_id, slot)
+                x = each.visit.x if shows and event.features is not None else None
+                noted = Ended(each.arm, outcome, value, event.event_id, slot, columns=x)
                 group: Group | None = None if run.control is None else event.group or "learner"
-                draft.journal.append(Ended(*noted, segment=event.segment, before=before, group=group))
+                draft.journal.append(noted._replace(segment=event.segment, before=before, group=group))
             await draft.fair_yield()
         run.ledger.goals = tuple(counts)
         return delays

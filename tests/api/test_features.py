@@ -378,9 +378,15 @@ async def test_the_log_has_columns_only_if_it_is_to(client, create, is_chosen):
     log = {"max_entries": 100} | ({"features": True} if is_chosen else {})
     path = await create(**SESSION | {"decision_log": log})
     assert (await client.get(path)).json()["decision_log"] == log
-    await acted(client, path, {"age": 100, "device": "tablet"})
-    *_, entry = (await client.get(f"{path}/decisions")).json()["decisions"]
-    assert entry.get("encoded") == ([1.0, 1.0, 0.0, 1.0] if is_chosen else None)
+    said, other, columns = {"age": 100, "device": "tablet"}, {"age": 0}, [1.0, 1.0, 0.0, 1.0]
+    first, second, third = [await acted(client, path, each) for each in (said, other, None)]
+    await told(client, path, arm=first["arm"], reward=1, features=said)
+    await told(client, path, arm=second["arm"], reward=None, features=other)
+    await told(client, path, token=third["token"], reward=1)
+    entries = (await client.get(f"{path}/decisions")).json()["decisions"]
+    shown = [entry.get("encoded") for entry in (entries[-6], *entries[-3:])]
+    assert shown == ([columns, columns, [1.0, -1.0, 0.0, 0.0], None] if is_chosen else [None] * 4)
+    assert [entry.get("slot") for entry in entries[-3:]] == [None, None, third["slot"]]
 
 
 async def test_features_are_in_no_log_line_error_or_metric(client, create, lines):
