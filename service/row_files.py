@@ -8,6 +8,7 @@ import math
 import shutil
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -86,6 +87,8 @@ def read_cell(readers: Mapping[str, Callable[[Any], Any]], name: str, value: Any
         for one that can't be read.
     """
     try:
+        if name in NUMBERS | WHOLES and isinstance(value, str) and ("_" in value or not value.isascii()):
+            raise ValueError  # Python reads 1_0 and digits of other scripts as numbers.
         return readers[name](value) if name in readers else value
     except (ValueError, TypeError, ArithmeticError, KeyError, SyntaxError) as error:
         raise ValueError(f"{name}: {repr(value)[:40]} can't be read") from error
@@ -218,7 +221,7 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise LogFileError(f"{path}: neither UTF-8 nor UTF-16") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise LogFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -246,12 +249,15 @@ def _csv(lines: Iterable[str]) -> Iterator[Row]:
     lines = iter(lines)
     first = next((line for line in lines if line.strip()), "")
     separator = max(",;\t", key=first.count)
-    rows = csv.DictReader(itertools.chain([first], lines), delimiter=separator, restkey="")
+    rows = csv.DictReader(itertools.chain([first], lines), delimiter=separator)
     rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+    if twice := sorted(name for name, count in Counter(rows.fieldnames).items() if name and count > 1):
+        raise csv.Error(f"several columns are named {', '.join(twice)}")
     for number in itertools.count(1):
         try:
             value: Any = next(rows)
-            if "" in value:
+            value.pop("", None)  # A column without a name, such as the index of a data frame.
+            if None in value:
                 value = ValueError("more cells than columns")
             elif separator != ",":
                 value |= {name: (value[name] or "").replace(",", ".") for name in (NUMBERS | WHOLES) & value.keys()}

@@ -224,7 +224,9 @@ def _events(
                 event = {name: cell for name, cell in read.items() if cell is not None}
             event |= {} if options.session is None else {"session_id": options.session}
             event |= {"event_id": f"{digest}-{number}"} if event.get("event_id") is None else {}
-            yield number, event, len(encode(event))
+            if (size := len(encode(event))) > BATCH_BYTES:
+                raise ValueError(f"must have {BATCH_BYTES:,} bytes of JSON at most")
+            yield number, event, size
         except WRONG as error:
             wrong[number] = str(error)
 

@@ -54,6 +54,7 @@ LINES = "\n".join(json.dumps({"label": a, "reward": b, "event_id": c, "session_i
         ("c.csv", table(";").replace("0.5", "0,5").encode("utf-16")),
         ("d.tsv", table("\t").encode("utf-16-le")),
         ("blank first.csv", b"\r\n\n" + table().encode()),
+        ("of a data frame.csv", ("\n" + table()).replace("\n", "\n,")[1:-1].encode()),
         ("e.csv.gz", gzip.compress(table().encode(), mtime=0)),
         ("f.jsonl", LINES.encode()),
         ("g.ndjson", LINES.encode("utf-16")),
@@ -116,16 +117,19 @@ def test_wrong_rows_are_told_and_the_others_count(fed, command, tmp_path):
         '{"label": "é", "reward": NaN, "session_id": "s"}',
         '{"label": "é", "reward": 7, "session_id": "t"}',
         '{"label": "é", "reward": 1, "reward": 0, "session_id": "s"}',
+        json.dumps({"label": "é", "reward": 1, "event_id": "x" * 2_000_000, "session_id": "s"}),
     ]
     code, found = fed("a.jsonl", "\n".join(lines).encode())
 
-    assert (code, found["applied"], found["invalid"]) == (1, 1, 7)
-    assert [each["row"] for each in found["wrong_rows"]] == [2, 3, 4, 5, 6, 7, 8]
-    assert found["wrong_rows"][-1]["message"] == "a field is named twice"
-    code, found = fed("b.csv", b"label,reward,session_id,arm\n007,1,s,\n007,x,s,\n007,1,s,,5\n,1,s,0.5\n007,,s,\n")
+    assert (code, found["applied"], found["invalid"]) == (1, 1, 8)
+    assert [each["row"] for each in found["wrong_rows"]] == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert found["wrong_rows"][-2]["message"] == "a field is named twice"
+    code, found = fed(
+        "b.csv", b"label,reward,session_id,arm\n007,1,s,\n007,0_1,s,\n007,1,s,,5\n,1,s,0.5\n007,,s,\n"
+    )
     told = [each["message"] for each in found["wrong_rows"]]
     assert (code, found["applied"], len(told)) == (1, 1, 4)
-    assert told[:3] == ["reward: 'x' can't be read", "more cells than columns", "arm: '0.5' can't be read"]
+    assert told[:3] == ["reward: '0_1' can't be read", "more cells than columns", "arm: '0.5' can't be read"]
     (tmp_path / "c.jsonl").write_text("torn\n" * 30)
     code, out, _ = command("feed", tmp_path / "c.jsonl")
     assert (code, out.count("\nrow "), "and 10 more wrong rows" in out) == (1, 20, True)
@@ -146,6 +150,7 @@ def test_points_voids_and_large_files_go_in_batches(fed, bandits, monkeypatch):
     [
         ("a.txt", b"", "name the format"),
         ("a.csv", b"label\n\xff\xff\xff\xff\n", "UTF-8"),
+        ("a.csv", b"label,reward,reward\na,1,0\n", "several columns are named reward"),
         ("a.jsonl", gzip.compress(LINES.encode(), mtime=0)[:-9], "end"),
         ("a.parquet", b"PAR1", ""),
     ],
