@@ -7,14 +7,13 @@ are independent of each other, and whoever sends the whole body again settles no
 import asyncio
 import re
 from codecs import BOM_UTF8
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from jiter import from_json
-from starlette.types import Scope
 
 from .. import errors
 from ..cooperative import COMPACT, LARGE_INPUT_BYTES, FairYield, joined, run_in_thread_if_large, wait_in_queue
@@ -173,27 +172,30 @@ async def settle(call: Call, session_id: str, events: list[Any], key: Idempotenc
     -------
     The settlement, or the problem, which has a ``code``; ``replayed`` says whether an earlier call got it.
     """
-    scope = {**call.scope, "path": "/v1/feedbacks", "query_string": b"", "path_params": {"session_id": session_id}}
-    scope[PART] = (session_id, *(key or ()))
-    hand_over = call.requests.hand_over
+    hand_over, reply, waited = call.requests.hand_over, None, 0.0
     try:
-        answered = None if hand_over is None else await hand_over(scope, events)
-        reply = None if answered is None else Reply(answered[2], replayed=REPLAYED in answered[1])
-        reply = reply or await settle_here(call.runtime, scope, events)
-        found: dict[str, Any] = from_json(await joined(reply.body, FairYield()))
-        return found | {"replayed": reply.replayed}
+        if hand_over is not None:
+            scope = {**call.scope, "path": "/v1/feedbacks", "query_string": b"", PART: (session_id, *(key or ()))}
+            scope["path_params"] = {"session_id": session_id}
+            if (answered := await hand_over(scope, events)) is not None:
+                reply = Reply(answered[2], replayed=REPLAYED in answered[1])
+            waited = scope.get(WAITED, 0.0)
+        reply = reply or await settle_here(call.runtime, session_id, events, key, waited)
+        body = reply.body if isinstance(reply.body, bytes) else await joined(reply.body, FairYield())
+        found: dict[str, Any] = from_json(body)
+        found["replayed"] = reply.replayed
+        return found
     except errors.ServiceError as error:
         call.runtime.metrics.problems[error.code]()
         return problem_fields(error)
 
 
-async def settle_here(runtime: Runtime, scope: Scope, events: list[Any]) -> Reply:
-    """Settle what ``settle`` describes in this worker."""
-    session_id, *digests = scope[PART]
+async def settle_here(
+    runtime: Runtime, session_id: str, events: list[Any], key: Idempotency | None, waited: float
+) -> Reply:
+    """Settle what ``settle`` describes in this worker; it has waited for the owner so many seconds."""
     read = await json_body.read_each(events, runtime.settings)
-    operation = SettleFeedback(read, "skip", skips_invalid=True, tells_errors=True)
-    operation.idempotency = Idempotency(*digests) if digests else None
-    operation.waited = scope.get(WAITED, 0.0)
+    operation = SettleFeedback(read, "skip", skips_invalid=True, tells_errors=True, idempotency=key, waited=waited)
     answer = await runtime.sessions.submit(session_id, operation)
     return Reply(answer.body, replayed=answer.replayed)
 
@@ -216,7 +218,8 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
         await fair_yield()
     if any(len(part.places) > most for part in lines.parts.values()):
         raise errors.PayloadTooLargeError(f"One session may have {most} events in a call")
-    counts, unavailable, failed = Counter(invalid=len(lines.invalid)), list[int](), list[Mapping[str, Any]]()
+    counts, unavailable, failed = dict.fromkeys(COUNTS, 0), list[int](), list[Mapping[str, Any]]()
+    counts["invalid"] = len(lines.invalid)
     prefix, room, replayed = call.rights.prefix, asyncio.Semaphore(MOST_UNDER_WAY), list[bool]()
 
     async def settle_part(session_id: str, part: Part) -> None:
@@ -233,9 +236,10 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
         room.release()
         if "code" not in found:
             replayed.append(found["replayed"])
-            for name in COUNTS:
-                counts[name] += found.get(name, 0)
-            lines.invalid += [part.places[index] for index in found["invalid_indexes"]]
+            for name in counts.keys() & found.keys():
+                counts[name] += found[name]
+            if found["invalid"]:
+                lines.invalid += [part.places[index] for index in found["invalid_indexes"]]
             for each in found.get("errors", ()):
                 lines.tell(part.places[each["index"]], each.get("code", WRONG), each["message"], each["field"])
         elif found["status"] < 500 or found["code"] == errors.StateCorruptError.code:

@@ -556,13 +556,16 @@ def encode(value: Json) -> str:
     ValueError, TypeError
         for what JSON has no form for, such as NaN.
     """
+    return _JSON.encode(value)
 
-    def plain(value: Any) -> Json:
-        if not hasattr(value, "tolist"):
-            raise TypeError(f"{type(value).__name__} has no form in JSON")
-        return value.tolist()
 
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), default=plain)
+def _plain(value: Any) -> Json:
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return value.tolist()
+
+
+_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain)
 
 
 def listed(arms: Iterable[Arm]) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Query
 
 from ...errors import InvalidRequestError
-from ...models.events import Event, PlainEvents
+from ...models.events import Event, Idempotency, PlainEvents
 from ...sessions.act import Act as ActOperation
 from ...sessions.feedback import SettleFeedback
 from ...telemetry.logs import PART, WAITED
@@ -115,7 +115,9 @@ async def feedbacks_of_many(
     """Report events of many sessions: those of each are applied, or none of them."""
     events: Any = body.events
     if PART in call.scope:
-        return await settle_here(call.runtime, call.scope, events)
+        session_id, *key = call.scope[PART]
+        waited = call.scope.get(WAITED, 0.0)
+        return await settle_here(call.runtime, session_id, events, Idempotency(*key) if key else None, waited)
     return await settle_lines(call, events)
 
 
