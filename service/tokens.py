@@ -136,7 +136,7 @@ class SessionTokens:
         head = _HEAD.pack(FORMAT << 4 | group, key.id, self._making, of_act, *lengths)
         named = self._id + name + slot.to_bytes(slot_bytes) + arm.to_bytes(arm_bytes)
         said = head + named + (_TAIL.pack(len(tail)) + tail if tail else b"")
-        return f"{_encoded(said)}.{_encoded(key.mac(said))}"
+        return (b2a_base64(said) + b"." + b2a_base64(key.mac(said))).translate(_URL_SAFE, b"=\n").decode("ascii")
 
     def opened(self, text: str) -> Token | None:
         """Return what a token of this session says; None for any other text."""
