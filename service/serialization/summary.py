@@ -9,6 +9,7 @@ The samples of a session's history follow from the same counts, and are here too
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,8 +36,18 @@ MEAN_DIGITS = 12
 
 
 def time_text(unix_seconds: float) -> str:
-    """Return a time as views show it: RFC 3339 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a time as views show it: RFC 3339 in UTC, to the millisecond.
+
+    As ``datetime`` does, which takes three times as long, it cuts off what is left of the nearest microsecond.
+    """
+    fraction, whole = math.modf(unix_seconds)
+    seconds, micro = divmod(round(fraction * 1e6), 1_000_000)
+    return f"{_second_text(int(whole) + seconds)}.{micro // 1000:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second_text(unix_seconds: int) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat()[: -len("+00:00")]
 
 
 def shown_mean(mean: float) -> float:

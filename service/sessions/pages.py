@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
 
@@ -102,6 +103,7 @@ def _checked(entry: bytes) -> str:
     raise errors.StateCorruptError
 
 
+@lru_cache(maxsize=MAX_PAGE)  # Lists are read again and again, and most sessions are idle meanwhile.
 def _written_text(session: Listed) -> str | None:
     """Return the JSON of what the last commit wrote; None where this program does not write such bytes."""
     session_id, version, created_at, expires_at, about, head = session
