@@ -46,6 +46,7 @@ from loadtest.study import outage
 from loadtest.study import page as study_page
 from loadtest.study.catalogue import worlds
 from loadtest.study.learners import chosen, installed
+from loadtest.study.tables import markdown
 from loadtest.terminal import console, errors_reported, print_note, print_table, print_written, progress_bar
 
 
@@ -305,25 +306,22 @@ def play_visitors(
     page: Annotated[Path | None, flag("Write the table into this page.")] = None,
 ) -> None:
     """Play learners that see features of visitors, and ours without, in worlds of late clicks."""
-    if page is not None:
-        check_marks(page, visitors.MARKS)
+    check_marks(page, visitors.MARKS)
     can = [name for name in visitors.PLAYERS if not name.startswith("VW") or find_spec("vowpalwabbit")]
     players = [name for name in can if name in (learner or can)]
     out.mkdir(parents=True, exist_ok=True)
-    known = visitors.load(path := out / "results.json")
+    known = study_cells.load(path := out / "results.json")
     with errors_reported():
         for at in (each._replace(slots=slots) for each in visitors.WORLDS if world in each.name):
             every = [(at, name, seed) for name in players for seed in range(1, seeds + 1)]
-            if jobs := [job for job in every if (at.name, *job[1:]) not in known]:
+            if jobs := [job for job in every if visitors.key_of(job) not in known]:
                 scores = terminal.on_all_cores(at.name, visitors.score, jobs)
-                known |= {(at.name, *job[1:]): score for job, score in zip(jobs, scores, strict=True)}
-                visitors.save(path, known)
-    head, rows = visitors.table(known)
+                known |= zip(map(visitors.key_of, jobs), scores, strict=True)
+                study_cells.save(path, known)
+    head, *rows = visitors.table(known)
     print_table("Share of the oracle's gain", head, rows)
     if page is not None:
-        lines = [head, ["---"] * len(head), *rows]
-        section = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        page.write_text(study_page.page_with(page.read_text("utf-8"), visitors.MARKS, section), encoding="utf-8")
+        study_page.write_between(visitors.MARKS, markdown([head, *rows]), page)
     print_written(out if page is None else page)
 
 

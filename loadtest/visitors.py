@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -254,18 +253,11 @@ def score(job: tuple[World, str, int]) -> float:
 # -- Results by world, learner and seed; the table of them.
 
 MARKS = ("<!-- visitors: what follows is written by the command -->", "<!-- visitors: end -->")
-Results = dict[tuple[str, str, int], float]
 
 
-def load(path: Path) -> Results:
-    """Read the scores of what was played; none if there is no file."""
-    rows = json.loads(path.read_text("utf-8")) if path.is_file() else []
-    return {(world, player, seed): share for world, player, seed, share in rows}
-
-
-def save(path: Path, results: Results) -> None:
-    """Write the scores of what was played."""
-    path.write_text(json.dumps([[*key, share] for key, share in results.items()]) + "\n", encoding="utf-8")
+def key_of(job: tuple[World, str, int]) -> str:
+    """Return the name of a run in the file of results."""
+    return json.dumps([job[0].name, *job[1:]])
 
 
 def _mean(scores: Sequence[float]) -> str:
@@ -274,17 +266,17 @@ def _mean(scores: Sequence[float]) -> str:
     return f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1) / math.sqrt(len(scores)):.2f}"
 
 
-def table(results: Results) -> tuple[Sequence[str], list[Sequence[str]]]:
+def table(results: Mapping[str, float]) -> list[Sequence[str]]:
     """Return head and rows: scores by world and learner, and ours less that without features, of the same seeds."""
-    head, rows = ("world", "seeds", "what features add", *PLAYERS), list[Sequence[str]]()
+    rows: list[Sequence[str]] = [("world", "seeds", "what features add", *PLAYERS)]
     for world in WORLDS:
+        seeds = range(1, 1 + max((json.loads(key)[2] for key in results), default=0))
         found = {
-            name: {seed: share for (at, who, seed), share in results.items() if (at, who) == (world.name, name)}
+            name: {seed: results[key] for seed in seeds if (key := key_of((world, name, seed))) in results}
             for name in PLAYERS
         }
         ours, blind = found["ours"], found["without features"]
-        added = [ours[seed] - blind[seed] for seed in ours.keys() & blind.keys()]
-        if added:
+        if added := [ours[seed] - blind[seed] for seed in ours.keys() & blind.keys()]:
             cells = [_mean(list(each.values())) for each in found.values()]
             rows.append((world.name, str(len(added)), _mean(added), *cells))
-    return head, rows
+    return rows

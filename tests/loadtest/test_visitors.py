@@ -40,6 +40,6 @@ def test_what_was_played_is_not_played_again_and_stands_on_the_page(tmp_path):
         result = CliRunner().invoke(app, [*words, seeds, "--learner", "without features"])
         assert result.exit_code == 0, result.output
 
-    assert "| 10 items, xor | 3 |" in page.read_text()
+    assert "\n10 items, xor | 3 |" in page.read_text()
     assert page.read_text().endswith("after")
-    assert table({})[1] == []
+    assert len(table({})) == 1
