@@ -91,6 +91,16 @@ async def test_a_session_goes_on_bit_for_bit_from_each_store_to_memory_and_back(
     assert ends[0] == ends[1]
 
 
+async def test_updates_may_leave_an_arm_rounding_alone(make_client):
+    here, there = [await make_client(MemoryStore()) for _ in range(2)]
+    await made(here, learner={"kind": "fixed", "arms": ["a"]}, updates={"within_seconds": 60})
+    await here.post(f"{PATH}/acts", json={"count": 2})
+    for event_id, loss in (("x", 0.3), ("y", 0.4), ("x", 0), ("y", 0)):
+        await here.post(f"{PATH}/feedback", json={"arm": 0, "loss": loss, "event_id": event_id})
+    assert (await there.post("/v1/sessions/import", json=await exported(here))).status_code == 201
+    assert (await there.get(f"{PATH}/arms")).json() == (await here.get(f"{PATH}/arms")).json()
+
+
 async def test_event_ids_of_before_are_duplicates_afterwards(make_client):
     here, there = await make_client(MemoryStore()), await make_client(MemoryStore())
     await start(here)
