@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPMethod
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
@@ -203,8 +203,7 @@ class Requests:
                 beside = operation.access.headers(scope, self._settings)
             if self._admit is not None:
                 self._admit(scope, operation)
-            raw = scope.get("raw_path") or b""
-            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
+            if b"%2f" in (scope.get("raw_path") or b"").lower():  # Proxies may see other parts of the path there.
                 raise NotFoundError
             if operation is not None:
                 body = await self._receive(operation, scope, given, receive)
@@ -332,7 +331,7 @@ class Requests:
         if declared.isdigit() and int(declared[:20]) > limit:
             raise PayloadTooLargeError(f"The body may have {limit} bytes")
         # Mostly the whole body is there already, and needs no timer, which costs 5 us.
-        waiting = cast("Coroutine[Any, Any, Message]", receive())
+        waiting: Any = receive()
         try:
             waiting.send(None)
         except StopIteration as there:

@@ -78,14 +78,15 @@ class SurplusWatch:
         """
         if not settled:
             return
-        refused = [each for each in results if type(each) is SurplusFeedbackError] if "refused" in settled else []
-        events = sum(settled.values()) - settled.get("refused", 0) + sum(each.events for each in refused)
+        refused = [each for each in results if type(each) is SurplusFeedbackError] if "refused" in settled else ()
         if session_id not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
             self._sessions.clear()
             self.mostly_surplus.clear()
-        before, surplus = self._sessions.get(session_id, (0, 0))
-        events += before
-        surplus += settled.get("surplus", 0) + sum(len(each.indexes) for each in refused)
+        events, surplus = self._sessions.get(session_id, (0, 0))
+        events += sum(settled.values()) - settled.get("refused", 0)
+        surplus += settled.get("surplus", 0)
+        for each in refused:
+            events, surplus = events + each.events, surplus + len(each.indexes)
         if events >= WINDOW:
             (self.mostly_surplus.add if 2 * surplus > events else self.mostly_surplus.discard)(session_id)
             events = surplus = 0

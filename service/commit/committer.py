@@ -57,8 +57,8 @@ async def commit_of(
     If nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
     state of a newer schema than may be written now is written again. The answers of the draft get the new version.
     """
-    written, known, new, values = None, draft.known, draft.event_ids, dict[bytes, bytes]()
-    asks = draft.run.params.remember_seconds
+    written, known, new, asks = None, draft.known, draft.event_ids, draft.run.params.remember_seconds
+    values: dict[bytes, bytes] = {}
     is_noted = draft.journal and base.stored.specification.decision_log is not None
     if draft.changed or draft.answers or base.schema > schema or is_noted:
         written = await _written(draft, base, version, mostly_surplus, schema)
@@ -68,10 +68,10 @@ async def commit_of(
     if draft.shows_version:
         draft.show_version(base.version if written is None else version)
         await draft.fair_yield()
-    asked, keys = draft.asked_events, draft.asked_keys
+    asked, keys, kept = draft.asked_events, draft.asked_keys, draft.answers
     lookups = list(asked - known.duplicates.keys() - new.keys()) if len(asked) > len(new) else ()
     of_keys = list(keys - known.replays.keys()) if keys else ()
-    answers = {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()}
+    answers = {key: body + await compress_if_large(text) for key, (body, text) in kept.items()} if kept else {}
     remembered = (list(new), lookups, of_keys, answers, values, asks, asks > base.run.params.remember_seconds)
     return Commit(session_id, version.partition("-")[0], base.version, written, base.checksum, *remembered)
 
@@ -95,7 +95,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     state = encode(run, schema, effective.value, mostly_surplus)
     if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
-    records, segments = dict[bytes, bytes | None](draft.records), dict[bytes, tuple[int, bytes] | None]()
+    records, segments = {**draft.records}, {}
     has_records = run.act_times is not None or run.stored_rows or run.control is not None
     if has_records or isinstance(run, SlotRun) or rows_of(run):
         records |= codec.encode(run)

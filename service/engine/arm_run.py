@@ -197,8 +197,8 @@ class BaseRun:
 
     def copy(self) -> Self:
         """Copy the run, so that the copy may be stepped alone."""
-        copied, ledger_kind = self._again(), cast("Any", type(self.ledger))
-        copied.ledger = ledger = ledger_kind(*_values_of(ledger_kind)(self.ledger))
+        copied: Self = _again(self)
+        copied.ledger = ledger = _again(self.ledger)
         if isinstance(ledger, ArmLedger):
             ledger.by_arm = ledger.by_arm.copy()
             if self.control is not None:
@@ -207,14 +207,9 @@ class BaseRun:
             copied.act_times = self.act_times.copy()
         return copied
 
-    def _again(self) -> Self:
-        """Return a run of the same parts, in a third of the time that ``replace`` takes."""
-        kind = cast("Any", type(self))
-        return cast("Self", kind(*_values_of(kind)(self)))
-
     def with_seed(self, seed: int) -> Self:
         """Return the run of another session that was created with equal fields; it shares all but the draws."""
-        copied = self._again()
+        copied: Self = _again(self)
         copied.params, copied.draws = self.params._replace(seed=seed), Draws(seed)
         copied.second_draws = None if self.second_draws is None else Draws(seed, stream=1)
         return copied
@@ -225,7 +220,7 @@ class BaseRun:
         The counts and the learner's state of that moment are not copied. What a session keeps beside its state
         (open slots, times of acts, rows) is empty: it is still to be read.
         """
-        copied = self._again()
+        copied: Self = _again(self)
         copied.ledger, copied.state, copied.stored_rows = ledger, state, ()
         copied.act_times, copied.control = ActTimes.of_session(self.params.expiry), None
         return copied
@@ -316,6 +311,12 @@ class BaseRun:
         return Slot(t, outstanding, u, v, eligible, self.params.floor, expiry is not None and expiry.provisional)
 
 
+def _again(whole: Any) -> Any:
+    """Return a run, or a ledger, of the same parts, in a third of the time that ``replace`` takes."""
+    kind: Any = type(whole)
+    return kind(*_values_of(kind)(whole))
+
+
 @lru_cache(maxsize=16)
 def _values_of(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that returns the values of all fields of a run, or ledger, of this kind, in their order."""
@@ -345,11 +346,11 @@ class ArmRun(BaseRun):
             eligible = self._eligible(eligible)
         slot, learner = self._open_slot(self.draws, eligible), self.learner
         self.state, position = learner.draw(learner.open(self.state, slot), slot)
-        arm = self.arms.live[position]
-        self._opened(self.slot, (position,))
+        live, number = self.arms.live, self.slot
+        self._opened(number, (position,))
         weights, total = learner.weights(self.state)
-        size = len(self.arms.live) if eligible is None else eligible.size
-        return ArmAction(self.slot, arm, weights.item(position) / total, size)
+        size = len(live) if eligible is None else eligible.size
+        return ArmAction(number, live[position], weights.item(position) / total, size)
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
         """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.

@@ -469,7 +469,7 @@ class ActTimes:
             return 0
         if slot is not None and slot > of_arm[-1].last and sum(each.size for each in of_arm) == outstanding:
             slot = None
-        left, taken = list[Stretch](), 0
+        left, taken = [], 0
         for each in of_arm:
             some = min(each.size, count) if slot is None or slot <= each.last else 0
             count, taken = count - some, taken + some * each.is_uncharged

@@ -292,7 +292,8 @@ class Dexp3(ArmLearner[State]):
         return state.p
 
     def rates(self, state: State) -> dict[str, Any]:
-        return {"rates": self.mode, **dict(zip(Rates._fields, state[5:8], strict=True))}
+        _, _, _, _, _, eta, clip, floor, *_ = state
+        return {"rates": self.mode, "learning_rate": eta, "loss_clip": clip, "probability_floor": floor}
 
 
 def _with(weights: FloatArray, steps: Steps) -> FloatArray:

@@ -344,8 +344,8 @@ def _write(run: Run, schema: int, effective: float | None, mostly_surplus: bool)
     shared: Any = getattr(run, "shared", ())
     layout = layout_of(state.__class__, shared.__class__ if shared else None, len(rates), ledger.logged > 0)
     state, behind = shortened(state, layout) if layout.has_log else (state, b"")
-    fields, parts = state + shared, list[bytes]()
-    forms, place, before, data_before, size = 0, 1, None, b"", 0 if arms is None else arms.size
+    fields, forms, place, before, data_before = state + shared, 0, 1, None, b""
+    size, parts = 0 if arms is None else arms.size, []
     for at in layout.vectors:
         vector = fields[at]
         # Whole comparisons are rare: those that differ mostly do so in their first bytes.

@@ -252,8 +252,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
             raise OverloadedError(FULL)
         path = raw_path.decode("ascii")
         path = unquote(path) if "%" in path else path
-        scope = dict(self._shared, http_version=version, method=method, path=path, raw_path=raw_path)
-        scope.update(query_string=query, headers=self.headers, state={})
+        scope = {**self._shared, "http_version": version, "method": method, "path": path, "raw_path": raw_path}
+        scope |= {"query_string": query, "headers": self.headers, "state": {}}
         keep_alive = version != "1.0" and self.parser.should_keep_alive()
         earlier, self.cycle = self.cycle, Exchange(self, scope, keep_alive=keep_alive)
         self._part = _BODY

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable
-from typing import Any, cast
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
@@ -37,9 +37,9 @@ class Exchange(RequestResponseCycle):
 
     def __init__(self, connection: Any, scope: Any, *, keep_alive: bool) -> None:
         self.scope, self.keep_alive, self.body = scope, keep_alive, bytearray()
-        self._connection, self.logger = connection, connection.logger
-        self.transport, self._done = connection, cast("Awaitable[None]", connection.done)
-        self.waiting_for_100_continue = connection.expect_100_continue
+        self._connection = self.transport = connection
+        self._done: Awaitable[None] = connection.done
+        self.logger, self.waiting_for_100_continue = connection.logger, connection.expect_100_continue
 
     def wake(self) -> None:
         """Let the application receive what has come, or the end."""

@@ -198,8 +198,8 @@ class Act(Operation):
             where no arm can be drawn; no slot has been opened.
         """
         eligible = run.arms.unpaused if found.eligible is None else found.eligible
-        drawn, left = list[ArmActions](), self.count
-        log = draft.stored.specification.decision_log
+        drawn: list[ArmActions] = []
+        left, log = self.count, draft.stored.specification.decision_log
         control, is_one_group, is_control = run.control, self.distinct or self.visitor is not None, False
         if is_one_group:
             is_control = run.is_control(run.slot + 1, self.visitor)

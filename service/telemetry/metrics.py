@@ -285,11 +285,12 @@ def timed(
 
     def timed_call(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         observe, failed, is_commit = metrics.store_seconds[name], metrics.store_failures[name], name == "commit"
+        no_span = nullcontext()
 
         async def call(*args: Any, **named: Any) -> Any:
             started = time.perf_counter()
             try:
-                with nullcontext() if span_of is None else span_of(name) as span:
+                with no_span if span_of is None else span_of(name) as span:
                     result = await getattr(store, name)(*args, **named)
                     if is_commit and span is not None:
                         span.set_attribute("bandit.outcome", COMMITS[type(result).__name__])

@@ -40,7 +40,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import base
 from ..base import GROUP, ArmCounts, Commit, Counts, Listed, Snapshot, Written
@@ -321,8 +321,10 @@ def plain_call(
         or len(events) + len(written.records) + len(written.counts) > MAX_PLAIN
     ):
         return None
-    key, idle = f"{keys.before_id}{commit.session_id}}}", written.idle_ttl_ms or 0
-    buckets, deadlines, since, until = list[int](), list[int](), 0.0, math.inf
+    key, idle = keys.session(commit.session_id), written.idle_ttl_ms or 0
+    counts, values = written.counts, commit.values
+    buckets: Sequence[int] = ()
+    names, deadlines, since, until = [key], buckets, 0.0, math.inf
     if events or (idle and left.listed):
         now_ms, width = int(seconds * 1000), keys.bucket_ms
         if commit.remember_seconds:
@@ -330,19 +332,20 @@ def plain_call(
         buckets, deadlines, since, until = buckets_of(left.listed, width, now_ms // width)
         if until <= now_ms:
             return None
-    names = [key, *(f"{key}{SEEN_KEY}{number}" for number in buckets)]
+        names += [f"{key}{SEEN_KEY}{number}" for number in buckets]
     if idle:
         names += [key + part for part in BESIDE]
     elif written.records:
         names.append(key + RECORDS_KEY)
-    records, dropped = _items(written.records), [name for name, each in written.records.items() if each is None]
-    values, counts = commit.values, written.counts
-    ids = [item for digest in events for item in (EVENT + digest, values.get(digest, b""))]
+    # Most commits lack most of these, and a list made of nothing takes time too.
+    groups = [COUNTED + b"%d" % group for group in counts] if counts else ()
+    ids = [item for digest in events for item in (EVENT + digest, values.get(digest, b""))] if events else ()
+    kept = written.records and _items(written.records)
+    dropped = written.records and [name for name, each in written.records.items() if each is None]
     times = (idle, written.least_deadline_ms, since, until)
-    sizes = _PLAIN.pack(*times, len(buckets), len(counts), len(ids), len(records), len(dropped))
+    sizes = _PLAIN.pack(*times, len(buckets), len(counts), len(ids), len(kept), len(dropped))
     head = (commit.expected, commit.checksum, written.version, written.state, sizes)
-    groups = [COUNTED + b"%d" % group for group in counts]
-    beside = (*groups, *counts.values(), *ids, *records, *dropped, *(deadlines if idle else ()))
+    beside: Any = (*groups, *counts.values(), *ids, *kept, *dropped, *(deadlines if idle else ()))
     return names, (*head, *beside), Left(written.version, left.listed, left.expires or idle > 0)
 
 
