@@ -1,6 +1,7 @@
 """The settings that flags, the environment and files of secrets give, and errors that show no values."""
 
 import argparse
+import inspect
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,12 @@ def _value(name: str, schema: Mapping[str, Any]) -> str:
     return _VALUES.get(name) or _VALUES.get(kind) or kind.upper()
 
 
+def descriptions() -> dict[str, str]:
+    """Return what the texts below the settings say; pydantic would read them wherever the class is imported."""
+    found = re.findall(r'^    (\w+): .*?^    """(.*?)"""$', inspect.getsource(Settings), re.MULTILINE | re.DOTALL)
+    return {name: inspect.cleandoc(text) for name, text in found}
+
+
 class _SettingsParser(argparse.ArgumentParser):
     """Parses the flags; its errors name flags and never show values, which may be secrets."""
 
@@ -45,12 +52,18 @@ class _SettingsParser(argparse.ArgumentParser):
         unset = argparse.SUPPRESS
         super().__init__(prog=_PROGRAM, description=_DESCRIPTION, allow_abbrev=False, argument_default=unset)
         self.add_argument("--version", action="version", version=f"delayed-bandits {__version__}")
-        schemas = Settings.model_json_schema()["properties"]
-        for name, field in Settings.model_fields.items():
-            default = str(field.default).lower() if isinstance(field.default, bool) else field.default
-            text = f"{field.description}{'' if default is None else f' (default: {default})'}".replace("%", "%%")
-            self.add_argument(f"--{name.replace('_', '-')}", metavar=_value(name, schemas[name]), help=text)
+        self._flags = {name: self.add_argument(f"--{name.replace('_', '-')}") for name in Settings.model_fields}
         self._given = [word.partition("=")[0] for word in arguments]
+
+    def format_help(self) -> str:
+        """Describe the flags, which takes longer than all else and is seldom asked for."""
+        schemas = Settings.model_json_schema()["properties"]
+        for name, text in descriptions().items():
+            default = Settings.model_fields[name].default
+            default = str(default).lower() if isinstance(default, bool) else default
+            text += "" if default is None else f" (default: {default})"
+            self._flags[name].help, self._flags[name].metavar = text.replace("%", "%%"), _value(name, schemas[name])
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Refuse the flags; ``message`` has their values."""

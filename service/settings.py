@@ -109,9 +109,7 @@ Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 class Settings(BaseModel):
     """The settings of one service, the same in all its processes; ``read_settings`` finds what was given."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
     store_url: Annotated[StoreUrl, AfterValidator(has_scheme)] = StoreUrl("embedded:")
     """Where sessions are stored: `embedded:` (the service starts a server that stores them in the data folder),

@@ -4,16 +4,20 @@ Beyond the limit a new connection takes the place of the one that has been idle 
 is one of a few that are held for health checks: any other request on it is told that the service is full.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import logging
 import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from typing import TYPE_CHECKING
 
 from ..errors import BadRequestError
+
+if TYPE_CHECKING:  # The supervisor has no use for it.
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # -- How many connections, and which of them makes room for the next.
 

@@ -6,6 +6,7 @@ from bisect import bisect_left
 import pytest
 from pydantic import ValidationError
 
+from service.command_line import descriptions
 from service.engine.control import FIRST_ACTS, GROUP_ACTS, radius
 from service.errors import ServiceError
 from service.learners import REGISTRY
@@ -67,8 +68,8 @@ def test_every_learner_has_its_section_over_arms_or_over_points():
 
 def test_the_settings_are_those_of_the_code():
     expected = [
-        row(f"`BANDIT_{name.upper()}`", f"`{field.default}`", " ".join(field.description.split()))
-        for name, field in Settings.model_fields.items()
+        row(f"`BANDIT_{name.upper()}`", f"`{Settings.model_fields[name].default}`", " ".join(text.split()))
+        for name, text in descriptions().items()
     ]
 
     check("docs/settings.md", ("variable", "default", ""), expected)
