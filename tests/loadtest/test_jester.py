@@ -13,7 +13,7 @@ from service.engine.ledger import LossRange
 from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, row, write, write_csv
 
 HTML = b"<!DOCTYPE html>\n<html><body>404 Not Found</body></html>"
-TABLE = as_csv(invented(3).tolist())
+TABLE, XLSX = as_csv(invented(3).tolist()), as_xlsx(invented(3).tolist())
 ZIP = as_zip({"jester-data-1.csv": TABLE})
 
 REFUSED = {
@@ -24,10 +24,10 @@ REFUSED = {
     "page.csv.gz": (HTML, "web page"),
     "half.zip": (ZIP[: len(ZIP) // 2], "not a complete zip"),
     "half.csv.gz": (packed(invented(3).tolist())[:-40], "not a complete gzip"),
-    "half.xlsx": (as_xlsx(invented(3).tolist())[:-400], "not a complete xlsx"),
+    "half.xlsx": (XLSX[:-400], "not a complete xlsx"),
     "half.xls": (XLS.read_bytes()[:700], "not a readable xls"),
     "other.xlsx": (ZIP, "not a readable xlsx"),
-    "really.xls": (as_xlsx(invented(3).tolist()), "named .xls, but its content is zip"),
+    "really.xls": (XLSX, "named .xls, but its content is zip"),
     "really.csv": (packed(invented(3).tolist()), "named .csv, but its content is gzip"),
     "utf16.csv": (TABLE.decode().encode("utf-16"), "named .csv, but its content is binary"),
     "latin.csv": (b"\xe9" + TABLE, "not plain comma-separated text"),
@@ -64,19 +64,19 @@ def test_a_damaged_member_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "form", "rows"),
     [
-        ("bomb.zip", as_zip({"j.csv": b"0" * 200_000})),
-        ("bomb.csv.gz", packed([["0" * 200_000]])),
-        ("bomb.xlsx", as_xlsx(invented(40).tolist())),
-        ("large.csv", as_csv(invented(200).tolist())),
+        ("bomb.zip", as_zip, {"j.csv": b"0" * 200_000}),
+        ("bomb.csv.gz", packed, [["0" * 200_000]]),
+        ("bomb.xlsx", as_xlsx, invented(40).tolist()),
+        ("large.csv", as_csv, invented(200).tolist()),
     ],
 )
-def test_nothing_is_unpacked_beyond_the_cap(tmp_path, monkeypatch, name, content):
+def test_nothing_is_unpacked_beyond_the_cap(tmp_path, monkeypatch, name, form, rows):
     monkeypatch.setattr(jester, "MAX_BYTES", 50_000)
 
     with pytest.raises(DataError, match=r"(unpacks to more|larger) than 50000 bytes"):
-        read_jester([write(tmp_path, name, content)])
+        read_jester([write(tmp_path, name, form(rows))])
 
 
 @pytest.mark.parametrize(("module", "name"), [("xlrd", "j.xls"), ("openpyxl", "j.xlsx")])

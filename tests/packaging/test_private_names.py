@@ -21,9 +21,10 @@ WATCHED = {
 
 
 @cache
-def trees():
-    """What every file of the service says; read by the tests, as each process that collects them would wait."""
-    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "service").rglob("*.py"))}
+def files():
+    """Nodes of every file of the service; read by the tests, as each process that collects them would wait."""
+    paths = sorted((ROOT / "service").rglob("*.py"))
+    return {path: list(ast.walk(ast.parse(path.read_text()))) for path in paths}
 
 
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
@@ -33,14 +34,14 @@ def is_watched(module):
     return module.split(".")[0] in WATCHED
 
 
-def imports(tree):
+def imports(nodes):
     """Module, name and own name of what a file imports from the packages, also by ``import_module``."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and not node.level and is_watched(node.module or ""):
             yield from ((node.module or "", alias.name, alias.asname or alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from ((alias.name, "", alias.name) for alias in node.names if is_watched(alias.name))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
             yield ast.literal_eval(node.args[0]), "", ""
 
 
@@ -61,14 +62,14 @@ def _of_instances(cls):
     except (OSError, TypeError):  # compiled, so without source
         return
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.ctx, ast.Store)
-            and ast.unparse(node.value) == "self"
-        ):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node.value):
             yield node.attr
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id
+
+
+def _is_own(node):
+    return getattr(node, "id", "") == "self" or getattr(getattr(node, "func", None), "id", "") == "super"
 
 
 def named(module, name=""):
@@ -84,10 +85,10 @@ def named(module, name=""):
     return found
 
 
-def used_of_bases(tree):
+def used_of_bases(nodes):
     """What classes of a file override or use of the packages' classes they extend."""
-    own_names = {own: (module, name) for module, name, own in imports(tree)}
-    for node in ast.walk(tree):
+    own_names = {own: (module, name) for module, name, own in imports(nodes)}
+    for node in nodes:
         if not isinstance(node, ast.ClassDef):
             continue
         for base in node.bases:
@@ -105,15 +106,15 @@ def where(cls, name):
 def _inherited(node, known):
     defined = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
     attributes = [each for each in ast.walk(node) if isinstance(each, ast.Attribute)]
-    used = {each.attr for each in attributes if ast.unparse(each.value) in {"self", "super()"}}
+    used = {each.attr for each in attributes if _is_own(each.value)}
     return {name for name in (defined | used) & known.keys() if not name.startswith("__")}
 
 
 def foreign_underscores():
     """Attributes with an underscore that nothing in the service defines."""
-    own = OF_NAMED_TUPLES | set().union(*map(_defined, trees().values()))
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
+    own = OF_NAMED_TUPLES | set().union(*map(_defined, files().values()))
+    for path, nodes in files().items():
+        for node in nodes:
             if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own:
                 yield path, node.attr
 
@@ -122,8 +123,8 @@ def _is_private(name):
     return name.startswith("_") and not name.startswith("__")
 
 
-def _defined(tree):
-    for node in ast.walk(tree):
+def _defined(nodes):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
@@ -132,9 +133,9 @@ def _defined(tree):
 
 def words():
     """Every name that stands in the service's source."""
-    found = {word for tree in trees().values() for module, name, _ in imports(tree) for word in (module, name)}
-    for tree in trees().values():
-        for node in ast.walk(tree):
+    found = {word for nodes in files().values() for module, name, _ in imports(nodes) for word in (module, name)}
+    for nodes in files().values():
+        for node in nodes:
             if isinstance(node, ast.Attribute):
                 found.add(node.attr)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -162,13 +163,13 @@ def test_none_is_listed_that_is_no_longer_used():
 
 def test_what_a_file_uses_of_other_packages_is_documented_or_listed():
     unknown = {}
-    for path, tree in trees().items():
+    for path, nodes in files().items():
         imported = {
             f"{module}:{name}" if name else module
-            for module, name, _ in imports(tree)
+            for module, name, _ in imports(nodes)
             if module not in DOCUMENTED or f"{module}:{name}" in PRIVATE
         }
-        if found := (imported | set(used_of_bases(tree))) - KNOWN:
+        if found := (imported | set(used_of_bases(nodes))) - KNOWN:
             unknown[path.name] = found
 
     assert unknown == {}

@@ -1,18 +1,13 @@
 """What the program is made of, in figures: code lines, files, folders, words."""
 
 import ast
-import io
 import itertools
 import subprocess
 import sys
-import tokenize
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NOT_CODE = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-}
 GENERATED = {"service/client/blocking.py"}
 
 
@@ -20,18 +15,19 @@ GENERATED = {"service/client/blocking.py"}
 def code_lines(path: Path) -> int:
     """Lines of a Python file without docstrings, comments and blank lines."""
     source = path.read_text()
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in NOT_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
+    stripped = map(str.strip, source.split("\n"))
+    lines = {number for number, line in enumerate(stripped, 1) if line and not line.startswith("#")}
+    docstrings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if (
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
+            lines.update(range(node.lineno, node.end_lineno + 1))  # Where a text has blank lines, they are code.
+        elif (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         ):
-            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(lines)
+            docstrings.update(range(node.lineno, node.end_lineno + 1))
+    return len(lines - docstrings)
 
 
 def files_with_code(folder: str) -> dict[str, int]:
