@@ -158,7 +158,7 @@ BEGUN_AT_ONCE, PART_WEIGHT, MOST_UNDER_WAY = 100, 10, 100
 """Events whose parts begin in one pass of the event loop, what a part adds to these, and parts under way."""
 
 
-async def settle(call: Call, session_id: str, events: list[Any], key: Idempotency | None) -> Mapping[str, Any]:
+async def settle(call: Call, session_id: str, events: list[Any], key: Idempotency | None) -> Reply:
     """Settle events of a session that a call's body names, where its owner is; surplus and wrong ones are skipped.
 
     Parameters
@@ -167,27 +167,15 @@ async def settle(call: Call, session_id: str, events: list[Any], key: Idempotenc
     session_id : which a session can have
     events : as they were parsed
     key : under which the settlement is stored; None where there is none
-
-    Returns
-    -------
-    The settlement, or the problem, which has a ``code``; ``replayed`` says whether an earlier call got it.
     """
-    hand_over, reply, waited = call.requests.hand_over, None, 0.0
-    try:
-        if hand_over is not None:
-            scope = {**call.scope, "path": "/v1/feedbacks", "query_string": b"", PART: (session_id, *(key or ()))}
-            scope["path_params"] = {"session_id": session_id}
-            if (answered := await hand_over(scope, events)) is not None:
-                reply = Reply(answered[2], replayed=REPLAYED in answered[1])
-            waited = scope.get(WAITED, 0.0)
-        reply = reply or await settle_here(call.runtime, session_id, events, key, waited)
-        body = reply.body if isinstance(reply.body, bytes) else await joined(reply.body, FairYield())
-        found: dict[str, Any] = from_json(body)
-        found["replayed"] = reply.replayed
-        return found
-    except errors.ServiceError as error:
-        call.runtime.metrics.problems[error.code]()
-        return problem_fields(error)
+    waited = 0.0
+    if call.requests.hand_over is not None:
+        scope = {**call.scope, "path": "/v1/feedbacks", "query_string": b"", PART: (session_id, *(key or ()))}
+        scope["path_params"] = {"session_id": session_id}
+        if (answered := await call.requests.hand_over(scope, events)) is not None:
+            return Reply(answered[2], replayed=REPLAYED in answered[1])
+        waited = scope.get(WAITED, 0.0)
+    return await settle_here(call.runtime, session_id, events, key, waited)
 
 
 async def settle_here(
@@ -230,12 +218,17 @@ async def settle_lines(call: Call, lines: Lines) -> Reply:
             if given is not None:
                 asked = await digest_of(json_body.in_order(part.events), fair_yield)
                 key = Idempotency(digest(session_id, given.key.hex()), asked)
-            found = await settle(call, session_id, part.events, key)
+            try:
+                reply = await settle(call, session_id, part.events, key)
+                found = from_json(await joined(reply.body, FairYield()))
+            except errors.ServiceError as error:
+                call.runtime.metrics.problems[error.code]()
+                found = problem_fields(error)
         else:
             found = problem_fields(errors.UnknownSessionError())
         room.release()
         if "code" not in found:
-            replayed.append(found["replayed"])
+            replayed.append(reply.replayed)
             for name in counts.keys() & found.keys():
                 counts[name] += found[name]
             if found["invalid"]:

@@ -294,14 +294,12 @@ def _listed(posted: Mapping[str, Any], settings: Settings) -> list[Any]:
 
 async def read_each(values: Sequence[Any], settings: Settings) -> Sequence[Event | WrongEvent]:
     """Read one event or more, as they were parsed, with pauses."""
-    if len(values) <= READ_AT_ONCE:
-        return _columns(values) or [read_event(value, settings) for value in values]
     fair_yield, parts = FairYield(), []
     for start in range(0, len(values), READ_AT_ONCE):
         piece = values[start : start + READ_AT_ONCE]
         parts.append(_columns(piece) or [read_event(value, settings) for value in piece])
         await fair_yield()
-    return await _joined(parts, fair_yield) or ()
+    return parts[0] if len(parts) == 1 else await _joined(parts, fair_yield) or ()
 
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))

@@ -45,9 +45,7 @@ def time_text(unix_seconds: float) -> str:
     return f"{_second_text(int(whole) + seconds)}.{micro // 1000:03d}Z"
 
 
-@lru_cache(maxsize=1024)
-def _second_text(unix_seconds: int) -> str:
-    return datetime.fromtimestamp(unix_seconds, UTC).isoformat()[: -len("+00:00")]
+_second_text = lru_cache(maxsize=1024)(lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat()[:-6])
 
 
 def shown_mean(mean: float) -> float:

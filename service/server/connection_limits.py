@@ -10,7 +10,6 @@ import ipaddress
 import logging
 import re
 import resource
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -94,14 +93,6 @@ def allowed_connections(wanted: int, to_store: int) -> int:
     if files == resource.RLIM_INFINITY:
         return wanted
     return max(1, min(wanted, files - to_store - OTHER_FILES - HEALTH_CONNECTIONS))
-
-
-def raise_file_limit() -> None:
-    """Let this process, and those it starts, open as many files as the system permits."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard or (sys.platform == "darwin" and hard == resource.RLIM_INFINITY):
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 # -- What a request's headers must be, beyond what the parser asks of them.

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -25,7 +26,6 @@ from ..store.embedded import EmbeddedServer, EmbeddedStoreError
 from ..telemetry import logs, tracing_config
 from ..telemetry.multiprocess import STORE_RESTARTS, WORKER_RESTARTS, SharedMetrics
 from ..tokens import read_token_keys
-from .connection_limits import raise_file_limit
 from .pool import LOOK_SECONDS, AddressError, Board, Watchdog, bind, is_loopback, refuse, show
 
 STARTUP_FAILURE = 3
@@ -49,6 +49,14 @@ _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOL
 """Bytes for glibc, which else gives each large array back, so that the kernel clears memory each time."""
 
 logger = logging.getLogger(__name__)
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those it starts, open as many files as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard or (sys.platform == "darwin" and hard == resource.RLIM_INFINITY):
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class BackOff:
