@@ -324,7 +324,9 @@ Leader = Mapping[str, Any]
 ARMS_AT_ONCE = 250
 """Arms whose counts are read at once to find one that may be better than the leader."""
 MAX_LEADERS = 1_000
-"""Sessions whose leader is remembered."""
+"""Sessions whose leader, and view if it is short, are remembered."""
+Moment = tuple[str, int, bool]
+"""What a view depends on: the version, how many decisions have expired, and whether most events were surplus."""
 
 
 def _leader(run: ArmRun, p: FloatArray, position: int, sums: tuple[float, float]) -> dict[str, Any]:
@@ -372,21 +374,24 @@ class Reader:
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
         self.store, self._cache = store, cache
-        self._leaders: dict[str, tuple[tuple[str, int], Leader | None, Sequence[int]]] = {}
-        """By session, at a version and with so many decisions expired; and the arms that were looked at for it."""
+        self._leaders: dict[str, tuple[Moment, Leader | None, Sequence[int], ShortView | None]] = {}
+        """By session, with the arms that were looked at for it, and the view if it is short."""
 
     async def view(self, session_id: str) -> Body:
         """Return the JSON of a session as it is now, with its due decisions settled; nothing is committed."""
-        known, leader, arms = self._leaders.get(session_id, (None, None, ()))
+        known, leader, arms, short = self._leaders.get(session_id, (None, None, (), None))
         snapshot, cached = await self.settled(session_id, journal := Journal(), arms)
-        moment = (snapshot.version, cached.run.counts.expired)
+        moment = (snapshot.version, cached.run.counts.expired, cached.mostly_surplus)
         if known != moment:
             # Most often the same arms decide again, whose counts came with the session.
             rows = dict(zip(arms, snapshot.counts, strict=True))
             leader = await self.leader(session_id, cached, cached.run, journal, rows)
             if len(self._leaders) >= MAX_LEADERS:
                 self._leaders.clear()
-            self._leaders[session_id] = (moment, leader, [*rows][-ARMS_AT_ONCE:])
+            short = ShortView.of(cached, leader)
+            self._leaders[session_id] = (moment, leader, [*rows][-ARMS_AT_ONCE:], short)
+        if short is not None:
+            return short.view(session_id, snapshot)
         return session_view(session_id, snapshot, cached, leader=leader)
 
     async def leader(
