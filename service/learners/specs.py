@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -161,7 +162,7 @@ class RatedSpec(Spec):
     rate_scale: Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")] | None = None
     horizon: Annotated[Whole, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")] | None = None
 
-    @property
+    @cached_property
     def mode(self) -> RateMode:
         """Where the rates come from.
 

@@ -381,9 +381,9 @@ def ranges_fit(session: Specification) -> None:
 
 def updates_and_goals_fit(session: Specification) -> None:
     """Check that the learner can replace a loss, and that goals are losses, or rewards, of the session."""
-    takers = " and ".join(kind for kind, spec in REGISTRY.items() if spec.takes_updates)
-    text = f"not with {session.learner.kind}; only {takers} take them"
-    _refuse("updates", text, wrong=session.updates is not None and not session.learner.takes_updates)
+    if session.updates is not None and not session.learner.takes_updates:
+        takers = " and ".join(kind for kind, spec in REGISTRY.items() if spec.takes_updates)
+        raise FieldValueError("updates", f"not with {session.learner.kind}; only {takers} take them")
     if session.goals is None:
         return
     _refuse("goals", "goals are for learners over arms", wrong=not isinstance(session.learner, ArmsSpec))
