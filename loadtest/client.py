@@ -135,8 +135,7 @@ class Client:
 
 
 def refusal(answer: httpx.Response) -> str:
-    """Return status and code of an answer after which a call is sent again."""
-    answer.read()
+    """Return status and code of an answer, which was read, after which a call is sent again."""
     code = re.search(r'"code": ?"(\w+)"', answer.text)
     return f"status {answer.status_code}" + (f" {code[1]}" if code else "")
 

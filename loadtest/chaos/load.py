@@ -8,9 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
@@ -109,6 +109,10 @@ class _Counting(httpx.HTTPTransport):
             self._log.retries[type(error).__name__] += 1
             raise
         if answer.status_code in RETRIED:
+            with closing(answer):
+                content = b"".join(cast("httpx.SyncByteStream", answer.stream))
+            # The caller reads the stream once more.
+            answer = httpx.Response(answer.status_code, headers=answer.headers, content=content)
             self._log.retries[refusal(answer)] += 1
         return answer
 

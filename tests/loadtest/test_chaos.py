@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, SLOWNESS, WORKERS, CuttingProxy, Freeze
-from loadtest.chaos.load import Load, open_sessions
+from loadtest.chaos.load import Load, _Counting, open_sessions
 from loadtest.chaos.replicas import FAILOVERS, LOSSES, PARTITIONS, LetGo
 from loadtest.chaos.rounds import ONE_STORE, clients_of, plan
-from loadtest.client import Client
+from loadtest.client import CallLog, Client
 from loadtest.commands import app
 from tests.support.http import http_client
 from tests.support.programs import server_binary
@@ -177,6 +177,26 @@ def test_no_fault_happens_before_each_session_has_acknowledged_an_act(client):
         ledgers = open_sessions(client, uuid.uuid4().hex)
         with Load(clients_of(stack, client.url, 60), ledgers).running():
             assert all(ledger.acts for ledger in ledgers)
+
+
+class Once(httpx.SyncByteStream):
+    """A body that can be read once, as that of a connection."""
+
+    def __init__(self):
+        self.parts = iter([b'{"code": ', b'"overloaded"}'])
+
+    def __iter__(self):
+        return self.parts
+
+
+def test_a_refusal_is_counted_and_still_read_by_the_users_client(monkeypatch):
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *_: httpx.Response(503, stream=Once()))
+    log = CallLog()
+
+    answer = _Counting(log).handle_request(httpx.Request("GET", "http://service"))
+
+    assert b"".join(answer.stream) == b'{"code": "overloaded"}'
+    assert log.retries == {"status 503 overloaded": 1}
 
 
 def test_bounds_of_a_freeze_and_of_a_loss_are_held():
