@@ -230,7 +230,7 @@ class ReadCounts:
         """
         counts = self.rows[arm]
         count = counts.feedbacks + counts.defaulted
-        return shown_mean(self.losses.at_share(counts.losses / count)) if count > 0 else None
+        return shown_mean(self.losses.at_share(max(counts.losses, 0.0) / count)) if count > 0 else None
 
 
 # -- The arms of a session with what is counted of each, a page at a time.

@@ -316,7 +316,8 @@ def so_far(losses: LossRange, acts: float, total: float) -> tuple[float | None, 
     acts, total : as ``sums_so_far`` returns them
     """
     low, high = sorted(losses.at_share(1 - end) for end in mean_interval(acts - total, acts))
-    return shown_mean(losses.at_share(total / acts)) if acts > 0 else None, shown_mean(low), shown_mean(high)
+    mean = shown_mean(losses.at_share(max(total, 0.0) / acts)) if acts > 0 else None
+    return mean, shown_mean(low), shown_mean(high)
 
 
 Leader = Mapping[str, Any]
