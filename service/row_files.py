@@ -8,7 +8,6 @@ import math
 import shutil
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -27,17 +26,10 @@ TEXTS = frozenset({"session_id", "label", "segment", "event_id", "goal", "token"
 """Columns whose cells clients choose: any text is one."""
 ABSENT = frozenset({"nan", "na", "n/a", "null", "none", "<na>"})
 """What programs write into a cell without a value."""
-NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
 WRONG: tuple[type[Exception], ...] = (ValueError, TypeError, ArithmeticError, csv.Error, RecursionError)
 """What a row that can't be read is told as."""
 
-PAST: Mapping[str, Callable[[Any], Any]] = {
-    "label": str,
-    "arm": float,
-    "reward": float,
-    "loss": float,
-    "count": float,
-}
+PAST: Mapping[str, type] = {"label": str, **dict.fromkeys(("arm", "reward", "loss", "count"), float)}
 """Columns of past decisions, and how a cell of each is read."""
 MOST_ARMS, MOST_ACTS, LONGEST_LABEL = 100_000, 10**9, 65_536
 """What of past decisions a session may begin with."""
@@ -251,8 +243,8 @@ def _csv(lines: Iterable[str]) -> Iterator[Row]:
     separator = max(",;\t", key=first.count)
     rows = csv.DictReader(itertools.chain([first], lines), delimiter=separator)
     rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
-    if twice := sorted(name for name, count in Counter(rows.fieldnames).items() if name and count > 1):
-        raise csv.Error(f"several columns are named {', '.join(twice)}")
+    if twice := [name for name, other in itertools.pairwise(sorted(rows.fieldnames)) if name == other != ""]:
+        raise csv.Error(f"several columns are named {twice[0]}")
     for number in itertools.count(1):
         try:
             value: Any = next(rows)
@@ -279,7 +271,7 @@ def parquet_module() -> Any:
     try:
         return import_module("pyarrow.parquet")
     except ImportError as error:
-        raise LogFileError(NEEDS_EXTRA) from error
+        raise LogFileError(f"parquet needs the extra `export`: {install('export')}") from error
 
 
 def _parquet(path: Path) -> Iterator[Row]:

@@ -327,12 +327,11 @@ class Reporter:
                     self._changed.wait(first.due_at - now)
                     continue
                 found, events, size = [first], len(first.head().events), first.head().size
-                most = min(self._rules.max_batch, api.MAX_NAMED)
                 for lane in self._lanes.values() if now >= self._alone_until else ():
                     if lane is not first and lane.due_at <= now:
                         events += len(lane.head().events)
                         size += lane.head().size
-                        if events > most or size > self._rules.max_batch_bytes:
+                        if events > min(self._rules.max_batch, api.MAX_NAMED) or size > self._rules.max_batch_bytes:
                             break
                         found.append(lane)
                 return found

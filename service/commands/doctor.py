@@ -36,6 +36,7 @@ from ..store.embedded import (
     writers_of,
 )
 from ..store.redis.client import examine
+from ..tokens import read_token_keys
 from .run import Command, CommandError, Screen, http_client
 
 # -- What ``doctor`` finds.
@@ -85,7 +86,7 @@ def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterat
         text = f"BANDIT_WORKERS is {settings.workers} on {cores} cores"
         found.append(warning("settings", text, "more processes than cores make answers slower"))
     yield from found or [ok("settings", "they fit each other and this machine")]
-    for name in ("api_keys_file", "store_url_file", "store_password_file"):
+    for name in ("api_keys_file", "token_keys_file", "store_url_file", "store_password_file"):
         if (path := environment.get(f"BANDIT_{name.upper()}")) and (problem := _open_to_others(Path(path))):
             yield problem
 
@@ -93,8 +94,10 @@ def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterat
 def _keys(settings: Settings) -> Iterator[Finding]:
     try:
         keys = api_keys.read_keys(settings)
+        if settings.token_keys_file is not None:
+            read_token_keys(settings.token_keys_file)
     except SettingsError as refused:
-        yield error("API keys", str(refused), "mend the file: docs/security.md")
+        yield error("keys", str(refused), "mend the file: docs/security.md")
         return
     if not keys and not is_loopback(settings.host):
         text = f"none, and {settings.host} is no loopback address: everybody who reaches it may do everything"

@@ -109,6 +109,8 @@ def test_files_of_secrets_that_others_can_read_are_named(tmp_path):
         path.chmod(mode)
         levels.append([*check_settings(Settings(), environment)][-1].level)
     path.unlink()
+    keys = next(check_settings(Settings(token_keys_file=path), environment))
+    assert (keys.level, "BANDIT_TOKEN_KEYS_FILE" in keys.found) == (Level.ERROR, True)
     levels.append([*check_settings(Settings(), environment)][-1].level)
 
     assert levels == [Level.WARNING, Level.OK, Level.ERROR]
