@@ -18,12 +18,9 @@ from service.api.calls import Call, Reply
 from service.api.path_operations import CallRoute, PathOperation
 from service.api.routes import ROUTES
 from service.api.runtime import ADMINS, CLIENTS, Logged, access, access_of
-from service.app import create_app
 from service.settings import SecretText
 from service.store import open_store
 from service.store.base import StoreOptions
-from service.store.memory import MemoryStore
-from tests.api.conftest import default_settings
 from tests.support.problems import assert_problem
 from tests.support.real_redis import free_port
 
@@ -318,17 +315,12 @@ CALLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def described():
-    return create_app(default_settings(), MemoryStore()).openapi()["paths"]
-
-
 @pytest.fixture
-def call(described):
+def call(document):
     """Make a call with the first body that its route shows as an example."""
 
     async def answer(client, method, path, session_id):
-        content = described[path].get(method.lower(), {}).get("requestBody", {}).get("content", {})
+        content = document["paths"][path].get(method.lower(), {}).get("requestBody", {}).get("content", {})
         examples = content.get("application/json", {}).get("examples", {})
         body = next((example["value"] for example in examples.values()), None)
         return await client.request(method, path.replace("{session_id}", session_id), json=body)

@@ -15,19 +15,10 @@ from fastapi.routing import APIRoute
 
 from service import app, errors
 from service.api.routes import ROUTES
-from service.app import create_app
 from service.learners import REGISTRY
-from service.store.memory import MemoryStore
-from tests.api.conftest import default_settings
 from tests.support.described import OPENAPI
 from tests.support.examples import examples
 from tests.support.running import RunningService
-
-
-@pytest.fixture(scope="module")
-def document():
-    """Made once: that takes a second."""
-    return create_app(default_settings(), MemoryStore()).openapi()
 
 
 @pytest.fixture
