@@ -4,9 +4,11 @@
 reached.
 """
 
+import re
+
 import pytest
 
-from tests.support.house import code_lines, figures, files_with_code, words_of_docs
+from tests.support.house import ROOT, code_lines, figures, files_with_code, words_of_docs
 
 BUDGET = {
     "code lines of service": 19_300,
@@ -89,6 +91,13 @@ def test_a_request_walks_no_further_than_its_budget(passed, request_):
 
     found = {"functions": functions, "files": files, "changes of file": changes}
     held({f"{what} of {request_}": count for what, count in found.items()})
+
+
+@pytest.mark.parametrize("request_", ["act", "feedback"])
+def test_every_file_that_a_request_passes_is_named(passed, request_):
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/architecture.md").read_text()))
+
+    assert {file for file, _ in passed[request_]} - named == set()
 
 
 def test_code_lines_are_counted_without_docstrings_comments_and_blank_lines(tmp_path):
