@@ -135,7 +135,7 @@ async def trace(client, clock, seed):
 
 @pytest.mark.parametrize(
     "seeds",
-    [range(12), pytest.param(range(12, 300), marks=[pytest.mark.recipes, pytest.mark.timeout(600)])],
+    [range(6), pytest.param(range(6, 300), marks=[pytest.mark.recipes, pytest.mark.timeout(600)])],
     ids=["few", "many"],
 )
 async def test_a_session_does_what_the_text_of_the_rule_says(client, clock, seeds):

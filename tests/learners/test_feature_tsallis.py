@@ -191,7 +191,7 @@ def test_it_does_what_the_rule_says_number_by_number(d: int, default: float | No
     play = Play(d, default, d, PlainFeatures(4, d, default, 0.1))
     plain = play.plain
     assert plain is not None
-    for _ in range(150):
+    for _ in range(100):
         play.step()
         state = play.state
         np.testing.assert_allclose(state.sums, [*plain.s, *plain.counts, *plain.totals], rtol=1e-9, atol=1e-9)
@@ -213,7 +213,7 @@ def test_a_log_leads_to_the_same_regressions_to_the_bit(
     monkeypatch.setattr(feature_tsallis, "ROW_BYTES", row_bytes)
     play, snapshots = Play(d, default, d), set[int]()
     earlier = play.learner.begun
-    for _ in range(150):
+    for _ in range(100):
         play.open()
         for _ in range(3):
             play.event()

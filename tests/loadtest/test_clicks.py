@@ -104,7 +104,7 @@ class ServiceTime(SimulatedTime):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_stream_at_the_same_times_gives_the_same_numbers_over_http(kind):
-    clicks = world(150)
+    clicks = world(80)
     plan = plan_of(clicks, kind)
     with LocalBandits() as local, httpx.Client(transport=local._service, base_url="http://service") as http:
         clock = ServiceTime(local, start := local._service.now + 1)  # A service's time never runs backwards.

@@ -206,7 +206,7 @@ def test_points_are_compared_with_standing_still():
     assert summary["regret_per_slot"] < summary["still_regret_per_slot"]
 
 
-@pytest.mark.parametrize("slots", [1, 40, 2000])
+@pytest.mark.parametrize("slots", [1, 2000])
 def test_three_files_are_written(tmp_path, slots):
     found = report(mab_synthetic().head(slots))
     write_report(found, tmp_path / "deep" / "out")
