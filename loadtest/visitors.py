@@ -105,7 +105,8 @@ WORLDS = (
     World("10 items, 5 numbers that lose their meaning", 10, 5, partial(fading, slots=20_000)),
     World("10 items, 5 numbers, every loss comes", 10, 5, linear, all_come=True),
 )  # fmt: skip
-"""Those where features are useless first."""
+USELESS = 6
+"""So many of them, the first, have features that are useless."""
 
 
 class Player(Protocol):
@@ -267,9 +268,13 @@ def _mean(scores: Sequence[float]) -> str:
 
 
 def table(results: Mapping[str, float]) -> list[Sequence[str]]:
-    """Return head and rows: scores by world and learner, and ours less that without features, of the same seeds."""
+    """Return head and rows: scores by world and learner, and ours less that without features, of the same seeds.
+
+    The last row has the mean of ours less each other, over the runs of all worlds in which features may matter.
+    """
     rows: list[Sequence[str]] = [("world", "seeds", "what features add", *PLAYERS)]
-    for world in WORLDS:
+    gaps: dict[str, list[float]] = {name: [] for name in PLAYERS}
+    for number, world in enumerate(WORLDS):
         seeds = range(1, 1 + max((json.loads(key)[2] for key in results), default=0))
         found = {
             name: {seed: results[key] for seed in seeds if (key := key_of((world, name, seed))) in results}
@@ -279,4 +284,9 @@ def table(results: Mapping[str, float]) -> list[Sequence[str]]:
         if added := [ours[seed] - blind[seed] for seed in ours.keys() & blind.keys()]:
             cells = [_mean(list(each.values())) for each in found.values()]
             rows.append((world.name, str(len(added)), _mean(added), *cells))
+        for name, each in found.items() if number >= USELESS else ():
+            gaps[name] += [ours[seed] - each[seed] for seed in ours.keys() & each.keys()]
+    if any(gaps.values()):
+        last = ("", *(_mean(gaps[name]) for name in PLAYERS if name != "ours"))
+        rows.append(("*ours* less each, where features may matter", str(len(gaps["ours"])), "", *last))
     return rows
