@@ -80,7 +80,7 @@ class Spread:
         """
         (at, sources, answered), (came, of, posted), (begin, end) = acts, events, span
         (sources, visitors), (of, seen) = sources, of
-        edges = window * (np.arange(BINS + 1) / BINS) ** 2
+        edges = min(window, max(0.1, end - at.min(initial=end))) * (np.arange(BINS + 1) / BINS) ** 2
         widths, unnamed, size = np.diff(edges), np.flatnonzero(np.isnan(answered)), int(sources.max(initial=0)) + 1
         behind = np.clip((end - at)[:, None] - edges[:-1], 0, widths)
         behind = (behind - np.clip((begin - at)[:, None] - edges[:-1], 0, widths)) / widths

@@ -20,7 +20,7 @@ def written_out(acts, clicks, window, end):
     """Value and interval of uniform play and of each arm, from the chance of each act for each event."""
     at, arm, p = (np.array([act[name] for act in acts]) for name in ("at", "arm", "probability"))
     came, of = (np.array([click[name] for click in clicks]) for name in ("at", "arm"))
-    edges, ages = window * (np.arange(BINS + 1) / BINS) ** 2, came[:, None] - at
+    edges, ages = min(window, end - at[0]) * (np.arange(BINS + 1) / BINS) ** 2, came[:, None] - at
     widths, is_own = np.diff(edges), of[:, None] == arm
     inside = np.array([is_own & (edges[j] < ages) & (ages <= edges[j + 1]) for j in range(BINS)])
     share = np.clip((end - at - edges[:-1, None]) / widths[:, None], 0, 1)
@@ -53,6 +53,17 @@ def test_a_small_log_gives_what_the_formulas_give():
     assert len(compared) > 1
     for one, other in compared:
         assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_a_log_that_is_short_beside_its_window_gives_values_within_the_range():
+    session = {"kind": "session", "expiry": {"after_seconds": 3600, "default_reward": 0}, "reward_range": [0, 1]}
+    act, event = {"kind": "act", "probability": 0.5, "eligible": 2}, {"kind": "event", "outcome": "applied"}
+    log = [session | {"at": 0.0}]
+    for t in range(1, 301):
+        log.append(act | {"slot": t, "arm": t % 2, "at": t / 100})
+        log += [event | {"arm": t % 2, "reward": 1, "at": t / 100 + 0.001}] * (t % 3 == 0)
+
+    assert next(policies(match(log), 0.95)).ips.value == pytest.approx(1 / 3, abs=0.05)
 
 
 def test_without_a_default_only_answered_acts_count():
