@@ -20,6 +20,7 @@ from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import OverloadedError, StateCorruptError, SurplusFeedbackError, UnknownSessionError
 from ..learners.feature_tsallis import known
 from ..models import stored as stored_specification
+from ..models.specification import is_id
 from ..models.stored import Stored
 from ..serialization import records as records_codec
 from ..serialization import state as codec
@@ -362,13 +363,13 @@ class SessionLoader:
         self._cache = cache
 
     async def load(self, session_id: str) -> CachedSession:
-        """Read a session from the store.
+        """Read a session from the store; an id that no session can have is not looked for.
 
         Raises
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        if (snapshot := await self._store.load(session_id)) is None:
+        if not is_id(session_id) or (snapshot := await self._store.load(session_id)) is None:
             raise UnknownSessionError
         return await self.decode(session_id, snapshot)
 

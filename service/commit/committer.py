@@ -24,7 +24,6 @@ from ..engine.ledger import ActTimes, Ledger
 from ..engine.run import SlotRun
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
-from ..models.specification import is_id
 from ..serialization import records as codec
 from ..serialization import summary
 from ..serialization.state import encode, rows_of
@@ -320,11 +319,9 @@ class SessionQueues:
             ``StoreUnavailableError`` it may be. ``OverloadedError`` if too many requests wait, or this one has
             waited too long.
         """
-        if (queue := self._queues.get(session_id)) is None and not is_id(session_id):
-            raise UnknownSessionError
         if self.waiting >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")
-        if queue is not None and len(queue) >= self._max_queue:
+        if (queue := self._queues.get(session_id)) is not None and len(queue) >= self._max_queue:
             raise OverloadedError("Too many requests are waiting for this session")
         if operation.waited >= self._max_wait:
             raise OverloadedError(LATE)

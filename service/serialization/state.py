@@ -242,7 +242,7 @@ def shortened(state: Any, layout: Layout) -> tuple[Any, bytes]:
     if places.size * STEP_BYTES >= state.weights.nbytes or places.size >= LOGGED:
         return state, BYTES[0]
     numbers = (*places.tolist(), *state.weights[places].tolist())
-    return state._replace(weights=state.opened), BYTES[places.size] + _layout(places.size).pack(*numbers)
+    return state.__class__(state.opened, *state[1:]), BYTES[places.size] + _layout(places.size).pack(*numbers)
 
 
 @lru_cache(maxsize=256)

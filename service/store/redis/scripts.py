@@ -321,8 +321,7 @@ def plain_call(
         or len(events) + len(written.records) + len(written.counts) > MAX_PLAIN
     ):
         return None
-    key, idle = keys.session(commit.session_id), written.idle_ttl_ms or 0
-    counts, values = written.counts, commit.values
+    key, idle, values = keys.session(commit.session_id), written.idle_ttl_ms or 0, commit.values
     buckets: Sequence[int] = ()
     names, deadlines, since, until = [key], buckets, 0.0, math.inf
     if events or (idle and left.listed):
@@ -338,14 +337,14 @@ def plain_call(
     elif written.records:
         names.append(key + RECORDS_KEY)
     # Most commits lack most of these, and a list made of nothing takes time too.
-    groups = [COUNTED + b"%d" % group for group in counts] if counts else ()
+    groups = [COUNTED + b"%d" % group for group in written.counts] if written.counts else ()
     ids = [item for digest in events for item in (EVENT + digest, values.get(digest, b""))] if events else ()
     kept = written.records and _items(written.records)
     dropped = written.records and [name for name, each in written.records.items() if each is None]
     times = (idle, written.least_deadline_ms, since, until)
-    sizes = _PLAIN.pack(*times, len(buckets), len(counts), len(ids), len(kept), len(dropped))
+    sizes = _PLAIN.pack(*times, len(buckets), len(groups), len(ids), len(kept), len(dropped))
     head = (commit.expected, commit.checksum, written.version, written.state, sizes)
-    beside: Any = (*groups, *counts.values(), *ids, *kept, *dropped, *(deadlines if idle else ()))
+    beside: Any = (*groups, *written.counts.values(), *ids, *kept, *dropped, *(deadlines if idle else ()))
     return names, (*head, *beside), Left(written.version, left.listed, left.expires or idle > 0)
 
 
