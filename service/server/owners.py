@@ -47,7 +47,7 @@ MAX_LOOKED_AT = 1000
 """Connections of clients that are looked at at once, which takes a millisecond."""
 UNKNOWN = "A worker ended; what this request asked may have been done or not: send it again"
 
-_KEPT = ("type", "method", "path", "root_path", "query_string", "client", ID_IN_SCOPE)
+_KEPT = ("type", "method", "path", "root_path", "query_string", "client", ID_IN_SCOPE, PART)
 _READ = frozenset({b"content-type", b"content-encoding", b"idempotency-key"})
 """Headers that calls of a session read."""
 
@@ -154,9 +154,7 @@ class Owners:
         owner = crc32(session_id.encode()) % self._board.workers
         if owner == self._worker or (connection := self._connection_to(owner)) is None:
             return None
-        request = {name: scope.get(name, "") for name in _KEPT}
-        if PART in scope:
-            request[PART] = scope[PART]
+        request = {name: scope[name] for name in _KEPT if name in scope}
         request["headers"] = [header for header in scope["headers"] if header[0] in _READ]
         if self._spans is not None:
             request["headers"] += self._spans.headers()
