@@ -412,7 +412,8 @@ class FeatureTsallis(MultiscaleTsallis):
 
     def open(self, state: State, slot: Slot) -> State:
         kept, eligible = known(state).opened(), slot.eligible
-        state = self._solved_for(state, slot, np.empty_like(state.sums), np.empty_like(state.p))
+        room = np.empty_like(state.sums), np.empty_like(state.p), state.pools, state.shown
+        state = self._solved_for(state, slot, room)
         slots, v = max(state.t - state.dropped, state.events), rule.variance(state)
         every = advice = over_arms(state, None)
         (expected,), n_arms = kept.predictions(kept.known_columns(0, slot.x)[None], state.shift), every.shape[-1]

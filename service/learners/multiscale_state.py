@@ -117,14 +117,14 @@ def variance(state: State) -> Any:
     return (state.variance_sum + state.variance_max) / (state.events + 1) if state.events else 0.0 * state.mean
 
 
-def scales_at(state: State, t: int) -> FloatArray:
+def scales_at(state: State, t: int, delay_sum: int) -> FloatArray:
     """Return each Tsallis expert's scale for slot ``t``, shape (..., 4), which is 0 if v is.
 
-    It is c sqrt(min(s, h) v + g D (A/n)^2), s = max(t - dropped, n).
+    It is c sqrt(min(s, h) v + g D (A/n)^2), s = max(t - dropped, n), with D as of that slot.
     """
     slots, square = max(t - state.dropped, state.events), variance(state)
     deviation = state.deviation_sum / max(state.events, 1)
-    delayed = state.delay_sum * (deviation * deviation)
+    delayed = delay_sum * (deviation * deviation)
     if isinstance(square, float) and isinstance(delayed, float):
         if not square > 0:
             return np.zeros_like(state.scales)
@@ -193,21 +193,21 @@ def _stepped_one(state: State, arm: int, deviation: float, fall: float, count: i
     pool, ratios = divisor if isinstance(divisor, tuple) else (pool if divisor is None else divisor, None)
     sums, mixture_sums, moves = state.sums.copy(), state.mixture_sums, None
     if pool > 0:
-        ratio, moved = deviation / pool, []
-        moves = [ratio * own for own in pools]
-        parts = (sums[SUMMED, arm], state.scales, state.p[:, arm])
-        for before, scale, share in zip(*(part.tolist() for part in parts), strict=True):
-            unit, move = scale / math.sqrt(share), ratio  # min() and max() take twice the time.
-            move = move if move > -fall * unit else -fall * unit
-            moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+        move, moved = deviation / pool, []
+        moves = [move * own for own in pools]
+        before, shares = sums[SUMMED, arm].tolist(), state.p[:, arm].tolist()
+        for old, scale, share in zip(before, state.scales.tolist(), shares, strict=True):
+            unit = scale / math.sqrt(share)
+            low, high = -fall * unit, LARGEST_RISE * unit  # min() and max() take twice the time.
+            moved.append(old + count * (low if move <= low else move if move < high else high))
         sums[SUMMED, arm] = moved
     if ratios is not None:
         moves = [deviation * each for each in ratios]
     if moves is not None:
-        of_mixture, moved = zip(moves, mixture_sums.tolist(), state.mixture_units.tolist(), strict=True), []
-        for asked, before, unit in of_mixture:
-            move = asked if asked > -fall * unit else -fall * unit
-            moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+        moved = []
+        for move, old, unit in zip(moves, mixture_sums.tolist(), state.mixture_units.tolist(), strict=True):
+            low, high = -fall * unit, LARGEST_RISE * unit
+            moved.append(old + count * (low if move <= low else move if move < high else high))
         mixture_sums = np.array(moved)
     return sums, mixture_sums
 
@@ -217,7 +217,7 @@ def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor:
     deviation, events = loss - state.shift, state.events + count
     sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor)
     sums[at(arm, COUNTS)] += count
-    sums[at(arm, TOTALS)] += column(count * loss)
+    sums[at(arm, TOTALS)] += column(count * loss) if isinstance(loss, np.ndarray) else count * loss
     mean = state.mean + count * (loss - state.mean) / events
     square = deviation * deviation
     spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
@@ -232,7 +232,8 @@ def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, div
     """
     change, deviation, events = loss - before, loss - state.shift, state.events
     sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor)
-    sums[at(arm, TOTALS)] += np.minimum(sums[at(arm, COUNTS)], 1.0) * column(change)
+    counted = np.minimum(sums[at(arm, COUNTS)], 1.0)
+    sums[at(arm, TOTALS)] += counted * (column(change) if isinstance(change, np.ndarray) else change)
     mean = state.mean + change / events if events else state.mean
     spreads = (*_without(state, before, deviation), larger(state.variance_max, deviation * deviation))
     return _with(state, arm, (sums, mixture_sums), state.dropped, events, mean, *spreads)

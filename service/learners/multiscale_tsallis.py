@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -33,6 +33,8 @@ PRIOR = 2.0
 """Losses of the mean of all arms, in units of M/v, that each arm's mean begins with."""
 TAIL = 0.717, 0.416
 """exp(-.717 z - .416 z^2) is about 2 Phi(-z), the chance that an arm beats the best so far, z >= 0."""
+TAILS = -TAIL[1] * SHARPNESS * SHARPNESS, TAIL[0] * SHARPNESS
+"""The same numbers for z times each sharpness."""
 COSTS = (0.0, *(1.0,) * (EXPERTS - 1))
 """C: what the mixture asks of an expert before it trusts it, in units of its scale."""
 FLOOR_SHARE = 0.25
@@ -87,28 +89,27 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             totals[:, arm.position] = counts[:, arm.position] * arm.mean
         return warmed._replace(sums=np.concatenate((warmed.sums, counts, totals)))
 
-    def _solved_for(self, state: State, slot: Slot, sums: FloatArray, p: FloatArray) -> State:
+    def _solved_for(self, state: State, slot: Slot, room: Any) -> State:
         """Return the state with the Tsallis experts' distributions and the mixture's weights for a slot.
 
-        Its sums and distributions are written into ``sums`` and ``p``.
+        Its sums and distributions are written into the first two parts of ``room``, as ``parts_of`` returns them;
+        its pools and what is shown are the others, as they are.
         """
-        t = state.t + 1
-        delays = min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
-        # Made of all its fields, and once more at the end: `_replace` takes as long as solving for the mixture.
-        state = State(*state[:9], t, delays, state.mean, state.events, *state[13:19])
-        lam, scales = _solve(state, sums, p)
+        t, delays = state.t + 1, min(state.delay_sum + slot.outstanding, LARGEST_DELAYS)
+        lam, scales = _solve(state, t, delays, *room[:2])
         scale = rule.mixture_scale(state, t, self.mixture_share)
         floor = FLOOR_SHARE / math.sqrt(t) / len(self.costs)
         few = distribution_over_few(state.mixture_sums, scale, state.weights, floor, self.costs)
-        return State(sums, p, state.pools, state.shown, lam, scales, few.sums, few.p, few.units, *state[9:19])
+        # Made of all its fields: `_replace` takes as long as solving for the mixture.
+        numbers = (t, delays, state.mean, state.events, *state[13:19])
+        return State._make((*room, lam, scales, *few, *numbers, None, None, None))
 
     def open(self, state: State, slot: Slot) -> State:
         eligible, before = slot.eligible, state.pools
         room = np.empty((*state.p.shape[:-2], rule.ROWS, state.p.shape[-1]))
-        sums, p, pools, shown = rule.parts_of(room)
-        state = self._solved_for(state, slot, sums, p)
-        weights, over = state.weights, over_arms(state, None)
-        shown[...] = drawn = mixture(weights, over)
+        state = self._solved_for(state, slot, rule.parts_of(room))
+        p, pools, weights, over = state.p, state.pools, state.weights, over_arms(state, None)
+        drawn = shown = mixture(weights, over, state.shown)
         if eligible is not None and eligible.size < shown.shape[-1]:
             over = over_arms(state, eligible)
             drawn = mixture(weights, over)
@@ -124,7 +125,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             pools[..., :-1, :], pools[..., -1, :] = over, drawn
         is_logged = p.ndim == 2 and p.shape[-1] >= rule.LOGGED_ARMS  # Many runs at once are not stored.
         log = Log(room.reshape(-1), (), 0) if is_logged else None
-        return State(sums, p, pools, shown, *state[4:19], drawn, None, log)
+        return State(*state[:19], drawn, None, log)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: rule.Divisor = None) -> State:
         return rule.learned(state, arm, loss, LARGEST_FALL, count, divisor)
@@ -176,33 +177,34 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             return None
         # One memory, and so one count and one total of each arm.
         (z,) = _distances(state.sums[SUMS :: MEAN_MEMORY.size], v, state.variance_max)
-        x = _tail(z, CAUTIOUS)
+        x = _tail(z, -TAIL[1] * CAUTIOUS * CAUTIOUS, TAIL[0] * CAUTIOUS)
         chances: FloatArray = x / x.sum()
         return chances
 
 
-def _solve(state: State, sums: FloatArray, p: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Write sums and distributions that fit the open slot's scales; return multipliers, and these scales."""
-    scales = rule.scales_at(state, state.t)
+def _solve(state: State, t: int, delay_sum: int, sums: FloatArray, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Write sums and distributions that fit the scales of slot ``t``; return multipliers, and these scales."""
+    scales = rule.scales_at(state, t, delay_sum)
     np.multiply(state.sums, KEEP, out=sums)
     own = sums[..., :SUMS, :]  # A view: what is done to it is done to the sums.
     least = np.minimum.reduce(own, axis=-1)
     own -= least[..., None]
-    if not any(scales.ravel().tolist()):  # For four numbers several times faster than scales.any().
+    # Lists of four numbers take a fraction of the time of arrays.
+    if not any(strengths := scales.ravel().tolist()):
         p[...] = state.p
         return state.lam, scales
     # Multipliers start from the last ones, moved as the sums were; scales are 1 where they are 0.
-    positive, guess, are_positive = scales, state.lam * KEEP[:SUMS, 0] - least, all(scales.ravel().tolist())
+    positive, guess, are_positive = scales, state.lam * KEEP[:SUMS, 0] - least, all(strengths)
     if are_positive and all(state.scales.ravel().tolist()):
         guess *= scales / state.scales
     else:
         positive, before = np.where(scales > 0, scales, 1.0), np.where(state.scales > 0, state.scales, 1.0)
         guess = np.where(state.scales > 0, guess * (positive / before), -positive)
     lam, x = solve_rows(own, positive, guess)
-    floor = _floors(state.t)[MEANS:] / x.shape[-1]
-    np.maximum(x, floor[:, None], out=p)
+    floor, roots = _floors(t, x.shape[-1])
+    np.maximum(x, floor[MEANS:], out=p)
     p *= 1 / np.add.reduce(p, axis=-1, keepdims=True)
-    highest = (lam + positive / np.sqrt(floor))[..., None]
+    highest = (lam + positive / roots)[..., None]
     if are_positive:
         np.minimum(own, highest, out=own)
         return lam, scales
@@ -213,10 +215,14 @@ def _solve(state: State, sums: FloatArray, p: FloatArray) -> tuple[FloatArray, F
     return lam, scales
 
 
-def _floors(t: int) -> FloatArray:
-    """Return n_arms times each expert's least probability in slot ``t``, before p is normalised, shape (7,)."""
-    floors: FloatArray = np.maximum(FLOOR_SHARE / math.sqrt(max(t, 1)), FLOORS)
-    return floors
+@lru_cache(maxsize=64)
+def _floors(t: int, n_arms: int) -> tuple[FloatArray, FloatArray]:
+    """Return each expert's least probability in slot ``t``, before p is normalised, and roots of Tsallis experts'.
+
+    Shapes are (7, 1) and (4,).
+    """
+    floors = np.maximum(FLOOR_SHARE / math.sqrt(max(t, 1)), FLOORS)[:, None] / n_arms
+    return floors, np.sqrt(floors[MEANS:, 0])
 
 
 def over_arms(state: State, eligible: IntArray | None) -> FloatArray:
@@ -235,13 +241,13 @@ def over_arms(state: State, eligible: IntArray | None) -> FloatArray:
     if isinstance(v, float) and not v > 0:
         over = np.full((*state.p.shape[:-2], EXPERTS, size), 1 / size)
         return over if eligible is None else spread(over, eligible, n_arms)
-    floors, p = _floors(state.t)[:, None] / n_arms, state.p
+    (floors, _), p = _floors(state.t, n_arms), state.p
     if eligible is not None:
         x = _from_nothing(np.take(state.sums[..., :SUMS, :], eligible, axis=-1), state.scales)
         p = np.where(column(state.scales) > 0, np.maximum(x, floors[MEANS:]), 1.0)
         p /= p.sum(axis=-1, keepdims=True)
     # Of both experts that remember everything the distances are the same, and one is twice as sure of them.
-    x = _tail(_distances(state.sums[..., SUMS:, :], v, largest, eligible)[..., MEMORY_OF, :], SHARPNESS)
+    x = _tail(_distances(state.sums[..., SUMS:, :], v, largest, eligible).take(MEMORY_OF, axis=-2), *TAILS)
     np.maximum(x, floors[:MEANS] * np.add.reduce(x, axis=-1, keepdims=True), out=x)
     x *= 1 / np.add.reduce(x, axis=-1, keepdims=True)
     over = np.concatenate((x, p), axis=-2)
@@ -263,28 +269,29 @@ def _distances(heard: FloatArray, v: Any, largest: Any, eligible: IntArray | Non
     -------
     shape (..., memories, eligible)
     """
-    half, of_all = heard.shape[-2] // 2, np.add.reduce(heard, axis=-1)
+    half, of_all = heard.shape[-2] // 2, np.add.reduce(heard, axis=-1, keepdims=True)
     heard = heard if eligible is None else np.take(heard, eligible, axis=-1)
-    prior = column(column(PRIOR * largest / v))
+    prior = PRIOR * largest / v
+    if not isinstance(prior, float):
+        prior, v = column(column(prior)), column(column(v))
     counts = heard[..., :half, :] + prior
-    of_all = of_all[..., None]
-    mean = of_all[..., half:, :] / np.maximum(of_all[..., :half, :], np.finfo(float).tiny)
+    mean = of_all[..., half:, :] / np.maximum(of_all[..., :half, :], 2.0**-1022)
     means: FloatArray = heard[..., half:, :] + prior * mean
     means /= counts
     best = means.argmin(axis=-1, keepdims=True)
     best += means.shape[-1] * np.arange(best.size).reshape(best.shape)
     means -= means.take(best)
     # Squared standard errors of the means, v/(N + prior).
-    errors: FloatArray = np.divide(column(column(v)), counts, out=counts)
+    errors: FloatArray = np.divide(v, counts, out=counts)
     errors += errors.take(best)
     means /= np.sqrt(errors, out=errors)
     return means
 
 
-def _tail(z: FloatArray, sharpness: Any) -> FloatArray:
-    """Return about twice the chance that a standard normal variable is above ``sharpness`` z, z >= 0."""
-    power = z * (-TAIL[1] * sharpness * sharpness)
-    power -= TAIL[0] * sharpness
+def _tail(z: FloatArray, square: Any, linear: Any) -> FloatArray:
+    """Return exp(square z^2 - linear z), z >= 0: see ``TAIL``."""
+    power = z * square
+    power -= linear
     power *= z
     tail: FloatArray = np.exp(power, out=power)
     return tail
@@ -301,7 +308,7 @@ def _changed(state: State, change: Callable[[FloatArray], FloatArray], sums: Flo
 
     ``change`` does it to distributions; in ``sums``, shape (..., 8, n_arms), counts and totals are changed already.
     """
-    scales, keep = rule.scales_at(state, state.t + 1), KEEP[:SUMS]
+    scales, keep = rule.scales_at(state, state.t + 1, state.delay_sum), KEEP[:SUMS]
     x = _from_nothing(state.sums[..., :SUMS, :] * keep, scales)
     x = change(np.where(column(scales) > 0, x, state.p))
     depths = column(scales) / np.sqrt(x)

@@ -100,7 +100,7 @@ def step(lam: list[float], row: int, scale: float, total: float, cubes: float, s
     gap, slope = 1 / root - 1, cubes / over
     bend, square = gap * (3 * (cubes * cubes / total - squares) / over), slope * slope
     moved = before + 2 * scale * gap * slope / (2 * square - bend if bend < square else 2 * square)
-    lam[row] = moved = min(moved, -scale)
+    lam[row] = moved = -scale if -scale < moved else moved
     return abs(total - 1) > NEARLY_SOLVED and moved != before
 
 
@@ -172,17 +172,18 @@ def _solved(values: list[float], scale: float, before: list[float]) -> tuple[flo
     return lam[0], [root * root for root in roots]
 
 
-def mixture(weights: FloatArray, p: FloatArray) -> FloatArray:
+def mixture(weights: FloatArray, p: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """Return the mixture of distributions, shape (..., n_arms): exactly what they are where they agree.
 
     Parameters
     ----------
     weights : of each, shape (..., experts)
     p : the distributions, shape (..., experts, n_arms)
+    out : where it is written; None: into a new array
     """
     others = p[..., 1:, :] - p[..., :1, :]
     others *= weights[..., 1:, None]
-    mixed: FloatArray = np.add.reduce(others, axis=-2)
+    mixed: FloatArray = np.add.reduce(others, axis=-2, out=out)
     mixed += p[..., 0, :]
     return mixed
 

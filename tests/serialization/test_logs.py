@@ -63,11 +63,9 @@ class Stores:
 
 
 def vectors_of(run):
-    return [part.tobytes() for part in run.state if isinstance(part, np.ndarray) and part is not drawn_of(run)]
-
-
-def drawn_of(run):
-    return getattr(run.state, "drawn", None)
+    parts = run.state._asdict()
+    parts.pop("drawn", None)
+    return [part.tobytes() for part in parts.values() if isinstance(part, np.ndarray)]
 
 
 def outstanding(run, chance):
