@@ -11,18 +11,7 @@ import httpx
 from . import calls as api
 from .attempts import Attempts, Target, target_of
 from .blocking import Calls
-from .calls import (
-    Action,
-    Arm,
-    BanditsError,
-    Call,
-    Fallback,
-    FeedbackOptions,
-    Json,
-    Outcome,
-    SessionView,
-    Settlement,
-)
+from .calls import Action, Arm, BanditsError, Call, Fallback, FeedbackOptions, Json, SessionView, Settlement
 from .connection import AsyncConnection
 from .reporter import Event, OnError, ReportCounts, Reporter, ReportRules
 
@@ -57,6 +46,10 @@ class AsyncCalls(AsyncConnection):
         """Make a call that is answered with a session."""
         return api.read(api.view_of, await self.call(call))
 
+    async def changed(self, method: str, path: str, body: Mapping[str, Any]) -> SessionView:
+        """Make a session, or change one."""
+        return await self.viewed(Call(method, path, api.encode(body), key=uuid.uuid4().hex))
+
     async def settle(
         self, session_id: str, events: Sequence[Mapping[str, Any] | None], options: FeedbackOptions, key: str = ""
     ) -> Settlement:
@@ -73,7 +66,7 @@ class AsyncCalls(AsyncConnection):
         word = self._outcome_fields.get(session_id, api.VOID)
         said = [{word if name == api.VOID else name: value for name, value in event.items()} for event in sent]
         query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
-        path, content = api.session_path(session_id, "feedbacks"), api.encode({"events": said})
+        path, content = f"{api.session_path(session_id)}/feedbacks", api.encode({"events": said})
         call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"), traced=not key)
         settlement = api.read(lambda answer: api.settlement_of(answer, len(sent)), await self.call(call))
         return replace(settlement, fallbacks=len(events) - len(sent))
@@ -115,8 +108,7 @@ class AsyncSession:
     """One session: one learner."""
 
     def __init__(self, session_id: str, calls: AsyncCalls, reporter: Reporter) -> None:
-        api.session_path(session_id)
-        self.session_id = session_id
+        self.session_id, self._path = session_id, api.session_path(session_id)
         self._calls, self._reporter = calls, reporter
 
     async def act(self, *, fallback: Fallback | None = None, **options: Unpack[api.ActOptions]) -> Action:
@@ -183,7 +175,7 @@ class AsyncSession:
         key = options.get("idempotency_key") or uuid.uuid4().hex
         who = {name: options.get(name) for name in ("segment", "features", "visitor")}
         fallbacks = None if instead is None else [api.fallback_of(each, options.get("segment")) for each in instead]
-        path, timeout = api.session_path(self.session_id, route), options.get("timeout")
+        path, timeout = f"{self._path}/{route}", options.get("timeout")
         try:
             named = {"eligible": options.get("eligible"), "exclude": options.get("exclude")}
             body |= {name: api.listed(arms) for name, arms in named.items() if arms is not None}
@@ -197,7 +189,7 @@ class AsyncSession:
             reason = error if isinstance(error, BanditsError) else BanditsError(repr(error))
             return [replace(each, error=reason) for each in fallbacks]
 
-    def report(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> bool:
+    def report(self, decision: Action | Arm | None = None, **outcome: Unpack[api.Outcome]) -> bool:
         """Report an outcome later, in a batch, and return at once.
 
         Parameters
@@ -231,7 +223,7 @@ class AsyncSession:
         """
         return self._reporter.put(self.session_id, api.event_of(decision, {**where, api.VOID: None}))
 
-    async def feedback(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> Settlement:
+    async def feedback(self, decision: Action | Arm | None = None, **outcome: Unpack[api.Outcome]) -> Settlement:
         """Report an outcome, and wait until it is settled.
 
         Parameters
@@ -291,7 +283,7 @@ class AsyncSession:
             where no answer came in time, or the service refused for another reason.
         """
         query = {} if segment is None else {"segment": segment}
-        return await self._calls.viewed(Call("GET", api.session_path(self.session_id), query=query))
+        return await self._calls.viewed(Call("GET", self._path, query=query))
 
     async def update(self, **changes: Unpack[api.SessionChanges]) -> SessionView:
         """Change options of the session.
@@ -304,7 +296,7 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._calls.viewed(api.change("PATCH", api.session_path(self.session_id), changes))
+        return await self._calls.changed("PATCH", self._path, changes)
 
     async def set_arms(self, arms: Sequence[str]) -> SessionView:
         """Exchange the arms for these; those that stay keep what they have learned.
@@ -317,8 +309,7 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        path = api.session_path(self.session_id, "arms")
-        return await self._calls.viewed(api.change("PUT", path, {"arms": list(arms)}))
+        return await self._calls.changed("PUT", f"{self._path}/arms", {"arms": list(arms)})
 
     async def change_arms(self, **changes: Unpack[api.ArmChanges]) -> SessionView:
         """Remove, add, resume and pause arms, in this order.
@@ -331,11 +322,11 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._calls.viewed(api.change("PATCH", api.session_path(self.session_id, "arms"), changes))
+        return await self._calls.changed("PATCH", f"{self._path}/arms", changes)
 
     async def delete(self) -> None:
         """Delete the session."""
-        await self._calls.call(Call("DELETE", api.session_path(self.session_id), absent_ok=True))
+        await self._calls.call(Call("DELETE", self._path, absent_ok=True))
 
     def arms(
         self, *, sort: str | None = None, limit: int = 100, removed: bool | None = None
@@ -348,8 +339,7 @@ class AsyncSession:
         limit : arms in one call, of which there are as many as it takes
         removed : whether removed arms, whose events may still come, are among them
         """
-        path = api.session_path(self.session_id, "arms")
-        return self._calls.pages(path, "arms", dict, sort=sort, limit=limit, removed=removed)
+        return self._calls.pages(f"{self._path}/arms", "arms", dict, sort=sort, limit=limit, removed=removed)
 
     def segments(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
         """Go through the segments that are kept.
@@ -359,8 +349,7 @@ class AsyncSession:
         sort : ``"segment"``, ``"slots"`` or ``"mean"``, and behind ``-`` downwards; None: by name
         limit : segments in one call, of which there are as many as it takes
         """
-        path = api.session_path(self.session_id, "segments")
-        return self._calls.pages(path, "segments", dict, sort=sort, limit=limit)
+        return self._calls.pages(f"{self._path}/segments", "segments", dict, sort=sort, limit=limit)
 
     def decisions(self, *, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
         """Go through the decision log, oldest entries first.
@@ -369,7 +358,7 @@ class AsyncSession:
         ----------
         limit : entries in one call, of which there are as many as it takes
         """
-        return self._calls.pages(api.session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
+        return self._calls.pages(f"{self._path}/decisions", "decisions", dict, limit=limit)
 
     async def follow(
         self, cursor: str | None = None, *, wait_seconds: float = 20.0, limit: int = 1000
@@ -392,7 +381,7 @@ class AsyncSession:
         BanditsError
             as other calls do: follow again with the last cursor. ``UnknownSessionError`` if the session is gone.
         """
-        path, query = api.session_path(self.session_id, "decisions"), {"wait_seconds": wait_seconds, "limit": limit}
+        path, query = f"{self._path}/decisions", {"wait_seconds": wait_seconds, "limit": limit}
         while True:
             asked = query if cursor is None else query | {"cursor": cursor}
             page = await self._calls.call(Call("GET", path, query=asked, waits=wait_seconds))
@@ -433,7 +422,7 @@ class AsyncSessions:
         if wanted is not None and set(wanted) != set(found.arms):
             found = await session.set_arms(wanted)
         if changes := api.changes_to(found, options):
-            await self._calls.viewed(api.change("PATCH", api.session_path(session_id), changes))
+            await self._calls.changed("PATCH", api.session_path(session_id), changes)
         return session
 
     async def create(self, session_id: str | None = None, **options: Unpack[api.SessionOptions]) -> AsyncSession:
@@ -458,7 +447,7 @@ class AsyncSessions:
         if session_id is not None:
             api.session_path(session_id)
             options = {**options, "session_id": session_id}
-        return await self._calls.viewed(api.change("POST", SESSIONS, options))
+        return await self._calls.changed("POST", SESSIONS, options)
 
     async def get(self, session_id: str) -> SessionView:
         """View a session.

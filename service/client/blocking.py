@@ -11,18 +11,7 @@ import httpx
 
 from . import calls as api
 from .attempts import Attempts, Target, target_of
-from .calls import (
-    Action,
-    Arm,
-    BanditsError,
-    Call,
-    Fallback,
-    FeedbackOptions,
-    Json,
-    Outcome,
-    SessionView,
-    Settlement,
-)
+from .calls import Action, Arm, BanditsError, Call, Fallback, FeedbackOptions, Json, SessionView, Settlement
 from .connection import Connection
 from .reporter import Event, OnError, ReportCounts, Reporter, ReportRules
 
@@ -57,6 +46,10 @@ class Calls(Connection):
         """Make a call that is answered with a session."""
         return api.read(api.view_of, self.call(call))
 
+    def changed(self, method: str, path: str, body: Mapping[str, Any]) -> SessionView:
+        """Make a session, or change one."""
+        return self.viewed(Call(method, path, api.encode(body), key=uuid.uuid4().hex))
+
     def settle(
         self, session_id: str, events: Sequence[Mapping[str, Any] | None], options: FeedbackOptions, key: str = ""
     ) -> Settlement:
@@ -73,7 +66,7 @@ class Calls(Connection):
         word = self._outcome_fields.get(session_id, api.VOID)
         said = [{word if name == api.VOID else name: value for name, value in event.items()} for event in sent]
         query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
-        path, content = api.session_path(session_id, "feedbacks"), api.encode({"events": said})
+        path, content = f"{api.session_path(session_id)}/feedbacks", api.encode({"events": said})
         call = Call("POST", path, content, query, key or uuid.uuid4().hex, options.get("timeout"), traced=not key)
         settlement = api.read(lambda answer: api.settlement_of(answer, len(sent)), self.call(call))
         return replace(settlement, fallbacks=len(events) - len(sent))
@@ -114,8 +107,7 @@ class Session:
     """One session: one learner."""
 
     def __init__(self, session_id: str, calls: Calls, reporter: Reporter) -> None:
-        api.session_path(session_id)
-        self.session_id = session_id
+        self.session_id, self._path = session_id, api.session_path(session_id)
         self._calls, self._reporter = calls, reporter
 
     def act(self, *, fallback: Fallback | None = None, **options: Unpack[api.ActOptions]) -> Action:
@@ -182,7 +174,7 @@ class Session:
         key = options.get("idempotency_key") or uuid.uuid4().hex
         who = {name: options.get(name) for name in ("segment", "features", "visitor")}
         fallbacks = None if instead is None else [api.fallback_of(each, options.get("segment")) for each in instead]
-        path, timeout = api.session_path(self.session_id, route), options.get("timeout")
+        path, timeout = f"{self._path}/{route}", options.get("timeout")
         try:
             named = {"eligible": options.get("eligible"), "exclude": options.get("exclude")}
             body |= {name: api.listed(arms) for name, arms in named.items() if arms is not None}
@@ -196,7 +188,7 @@ class Session:
             reason = error if isinstance(error, BanditsError) else BanditsError(repr(error))
             return [replace(each, error=reason) for each in fallbacks]
 
-    def report(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> bool:
+    def report(self, decision: Action | Arm | None = None, **outcome: Unpack[api.Outcome]) -> bool:
         """Report an outcome later, in a batch, and return at once.
 
         Parameters
@@ -230,7 +222,7 @@ class Session:
         """
         return self._reporter.put(self.session_id, api.event_of(decision, {**where, api.VOID: None}))
 
-    def feedback(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> Settlement:
+    def feedback(self, decision: Action | Arm | None = None, **outcome: Unpack[api.Outcome]) -> Settlement:
         """Report an outcome, and wait until it is settled.
 
         Parameters
@@ -290,7 +282,7 @@ class Session:
             where no answer came in time, or the service refused for another reason.
         """
         query = {} if segment is None else {"segment": segment}
-        return self._calls.viewed(Call("GET", api.session_path(self.session_id), query=query))
+        return self._calls.viewed(Call("GET", self._path, query=query))
 
     def update(self, **changes: Unpack[api.SessionChanges]) -> SessionView:
         """Change options of the session.
@@ -303,7 +295,7 @@ class Session:
         -------
         The session as it is then.
         """
-        return self._calls.viewed(api.change("PATCH", api.session_path(self.session_id), changes))
+        return self._calls.changed("PATCH", self._path, changes)
 
     def set_arms(self, arms: Sequence[str]) -> SessionView:
         """Exchange the arms for these; those that stay keep what they have learned.
@@ -316,8 +308,7 @@ class Session:
         -------
         The session as it is then.
         """
-        path = api.session_path(self.session_id, "arms")
-        return self._calls.viewed(api.change("PUT", path, {"arms": list(arms)}))
+        return self._calls.changed("PUT", f"{self._path}/arms", {"arms": list(arms)})
 
     def change_arms(self, **changes: Unpack[api.ArmChanges]) -> SessionView:
         """Remove, add, resume and pause arms, in this order.
@@ -330,11 +321,11 @@ class Session:
         -------
         The session as it is then.
         """
-        return self._calls.viewed(api.change("PATCH", api.session_path(self.session_id, "arms"), changes))
+        return self._calls.changed("PATCH", f"{self._path}/arms", changes)
 
     def delete(self) -> None:
         """Delete the session."""
-        self._calls.call(Call("DELETE", api.session_path(self.session_id), absent_ok=True))
+        self._calls.call(Call("DELETE", self._path, absent_ok=True))
 
     def arms(
         self, *, sort: str | None = None, limit: int = 100, removed: bool | None = None
@@ -347,8 +338,7 @@ class Session:
         limit : arms in one call, of which there are as many as it takes
         removed : whether removed arms, whose events may still come, are among them
         """
-        path = api.session_path(self.session_id, "arms")
-        return self._calls.pages(path, "arms", dict, sort=sort, limit=limit, removed=removed)
+        return self._calls.pages(f"{self._path}/arms", "arms", dict, sort=sort, limit=limit, removed=removed)
 
     def segments(self, *, sort: str | None = None, limit: int = 100) -> Iterator[dict[str, Any]]:
         """Go through the segments that are kept.
@@ -358,8 +348,7 @@ class Session:
         sort : ``"segment"``, ``"slots"`` or ``"mean"``, and behind ``-`` downwards; None: by name
         limit : segments in one call, of which there are as many as it takes
         """
-        path = api.session_path(self.session_id, "segments")
-        return self._calls.pages(path, "segments", dict, sort=sort, limit=limit)
+        return self._calls.pages(f"{self._path}/segments", "segments", dict, sort=sort, limit=limit)
 
     def decisions(self, *, limit: int = 100) -> Iterator[dict[str, Any]]:
         """Go through the decision log, oldest entries first.
@@ -368,7 +357,7 @@ class Session:
         ----------
         limit : entries in one call, of which there are as many as it takes
         """
-        return self._calls.pages(api.session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
+        return self._calls.pages(f"{self._path}/decisions", "decisions", dict, limit=limit)
 
     def follow(
         self, cursor: str | None = None, *, wait_seconds: float = 20.0, limit: int = 1000
@@ -391,7 +380,7 @@ class Session:
         BanditsError
             as other calls do: follow again with the last cursor. ``UnknownSessionError`` if the session is gone.
         """
-        path, query = api.session_path(self.session_id, "decisions"), {"wait_seconds": wait_seconds, "limit": limit}
+        path, query = f"{self._path}/decisions", {"wait_seconds": wait_seconds, "limit": limit}
         while True:
             asked = query if cursor is None else query | {"cursor": cursor}
             page = self._calls.call(Call("GET", path, query=asked, waits=wait_seconds))
@@ -432,7 +421,7 @@ class Sessions:
         if wanted is not None and set(wanted) != set(found.arms):
             found = session.set_arms(wanted)
         if changes := api.changes_to(found, options):
-            self._calls.viewed(api.change("PATCH", api.session_path(session_id), changes))
+            self._calls.changed("PATCH", api.session_path(session_id), changes)
         return session
 
     def create(self, session_id: str | None = None, **options: Unpack[api.SessionOptions]) -> Session:
@@ -457,7 +446,7 @@ class Sessions:
         if session_id is not None:
             api.session_path(session_id)
             options = {**options, "session_id": session_id}
-        return self._calls.viewed(api.change("POST", SESSIONS, options))
+        return self._calls.changed("POST", SESSIONS, options)
 
     def get(self, session_id: str) -> SessionView:
         """View a session.

@@ -165,15 +165,12 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 }
 
 
-def api_error(
-    status: int, problem: Mapping[str, Any], request_id: str | None = None, retry_after: float = 0.0
-) -> ApiError:
-    """Return the error of a problem: of its code's class, else of its status' class.
+def kind_of(status: int, problem: Mapping[str, Any]) -> type[ApiError]:
+    """Return the class of a problem's error: that of its code, else that of its status.
 
     ``problem`` is the JSON object of the answer, empty where it has none.
     """
-    kind = _BY_CODE.get(str(problem.get("code"))) or _BY_STATUS.get(status, ApiError)
-    return kind(status, problem, request_id, retry_after)
+    return _BY_CODE.get(str(problem.get("code"))) or _BY_STATUS.get(status, ApiError)
 
 
 # -- What calls return, read from the JSON of the answers. Fields that this version does not know are kept.
@@ -183,9 +180,9 @@ Reader: TypeAlias = Callable[[Mapping[str, Any]], T]
 Fallback: TypeAlias = str | int | Sequence[float]
 """An arm, or a point."""
 COUNTS = ("applied", "duplicates", "surplus", "removed", "voided", "updated", "invalid")
+"""Of a settlement: the first two are always there."""
 MAX_NAMED = 1000
 """So many of the events that were skipped as wrong are named."""
-"""Of a settlement: the first two are always there."""
 FALLBACK_ID = "fallback-"
 """Beginning of the event id of an action that the service did not choose: feedback with it is not sent."""
 
@@ -328,7 +325,7 @@ def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes)
         seconds = float(wait) if wait.isdecimal() else parsedate_to_datetime(wait).timestamp() - time.time()
     except (ValueError, OverflowError):
         seconds = 0.0
-    raise api_error(status, found, headers.get("X-Request-Id"), min(max(0.0, seconds), 60.0))
+    raise kind_of(status, found)(status, found, headers.get("X-Request-Id"), min(max(0.0, seconds), 60.0))
 
 
 def read(reader: Reader[T], answer: Any) -> T:
@@ -384,14 +381,14 @@ def _action_of(answer: Mapping[str, Any], digest: str, segment: str | None) -> A
     names = ("arm", "label", "probability", "x", "query_points", "token", "group")
     arm, label, probability, x, query_points, token, group = map(answer.get, names)
     slot, _ = _whole(answer["slot"]), _whole(0 if arm is None else arm)
-    points = [] if x is None else [x, *(query_points or ())]
-    numbers = [0 if probability is None else probability, *(each for point in points for each in point)]
+    action = Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}", token, group)
+    numbers = [0 if probability is None else probability, *(each for point in action.points for each in point)]
     are_finite = all(type(each) in {int, float} and abs(each) <= sys.float_info.max for each in numbers)
     are_texts = all(isinstance(text, str | None) for text in (label, token, group))
-    are_typed = are_texts and all(isinstance(point, list) for point in points)
+    are_typed = are_texts and all(isinstance(point, list) for point in action.points)
     if not (are_finite and are_typed and 0 <= numbers[0] <= 1 + 1e-6) or (arm, label, x) == (None, None, None):
         raise ValueError("it names neither an arm nor a point, or has numbers that are none")
-    return Action(slot, arm, label, probability, x, query_points, segment, f"{digest}-{slot}", token, group)
+    return action
 
 
 def _whole(value: Any, most: int = 2**53) -> int:
@@ -421,10 +418,7 @@ Numbers: TypeAlias = Any
 
 VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
-CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor", "goals", "control", "guard")
-"""Fields of a session that may change after its creation, beside its arms."""
 _COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log", "updates", "tokens", "features")
-_WHERE = ("event_id", "slot", "segment", "group", "features", "token")
 OUTCOMES = ("loss", "reward", "goal", "losses", "gradient", VOID)
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -456,13 +450,17 @@ class Call:
 
 
 class Changeable(TypedDict, total=False):
-    """Fields of a session that can be changed later; None clears one."""
+    """Fields of a session that can be changed later, beside its arms; None clears one."""
 
     expiry: Mapping[str, Any] | None
     idle_ttl_seconds: float | None
+    floor: float | None
     goals: Mapping[str, float] | None
     control: Mapping[str, Any] | None
     guard: Mapping[str, Any] | None
+
+
+CHANGEABLE = Changeable.__annotations__.keys()
 
 
 class SessionOptions(Changeable, total=False):
@@ -473,7 +471,6 @@ class SessionOptions(Changeable, total=False):
     reward_range: Sequence[float]
     normalize_losses: bool
     seed: int
-    floor: float
     initial: Sequence[Mapping[str, Any]]
     segments: Mapping[str, Any] | None
     features: Mapping[str, Mapping[str, Any]] | None
@@ -494,7 +491,6 @@ class ArmChanges(TypedDict, total=False):
 class SessionChanges(Changeable, total=False):
     """Options to change; None clears one, and ``halted=False`` lets a halted session go on."""
 
-    floor: float | None
     halted: bool
 
 
@@ -548,24 +544,17 @@ class Outcome(Where, total=False):
     gradient: Numbers
 
 
-def encode(value: Json) -> str:
-    """Return a value as JSON text; arrays and numbers of numpy are lists and numbers.
-
-    Raises
-    ------
-    ValueError, TypeError
-        for what JSON has no form for, such as NaN.
-    """
-    return _JSON.encode(value)
-
-
 def _plain(value: Any) -> Json:
     if not hasattr(value, "tolist"):
         raise TypeError(f"{type(value).__name__} has no form in JSON")
     return value.tolist()
 
 
-_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain)
+encode = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain).encode
+"""Return a value as JSON text; arrays and numbers of numpy are lists and numbers.
+
+Raises ValueError or TypeError for what JSON has no form for, such as NaN.
+"""
 
 
 def listed(arms: Iterable[Arm]) -> Any:
@@ -573,13 +562,8 @@ def listed(arms: Iterable[Arm]) -> Any:
     return sorted(arms, key=repr) if isinstance(arms, Set) else arms if isinstance(arms, str) else list(arms)
 
 
-def change(method: str, path: str, body: Mapping[str, Any]) -> Call:
-    """Return the call that makes a session, or changes one."""
-    return Call(method, path, encode(body), key=uuid.uuid4().hex)
-
-
-def session_path(session_id: str, *below: str) -> str:
-    """Return the path of a session, or of what is below it.
+def session_path(session_id: str) -> str:
+    """Return the path of a session.
 
     Raises
     ------
@@ -588,7 +572,7 @@ def session_path(session_id: str, *below: str) -> str:
     """
     if not isinstance(session_id, str) or not _SESSION_ID.fullmatch(session_id):
         raise ValueError("session_id: 1 to 128 letters, digits, '.', '_' and '-', a letter or digit first")
-    return "/".join(("/v1/sessions", quote(session_id), *below))
+    return f"/v1/sessions/{quote(session_id)}"
 
 
 def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -604,13 +588,13 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
     TypeError
         unless the fields have exactly one outcome.
     """
-    outcome = [name for name in OUTCOMES if name in fields]
-    if len(outcome) != 1 or not fields.keys() <= {*outcome, *_WHERE}:
+    outcome, names = [name for name in OUTCOMES if name in fields], Where.__annotations__
+    if len(outcome) != 1 or not fields.keys() <= {*outcome, *names}:
         raise TypeError("report exactly one of loss, reward, goal, losses and gradient")
-    where = {name: fields.get(name) for name in _WHERE}
+    where = {name: fields.get(name) for name in names}
     if isinstance(decision, Action):
-        of_action = {name: getattr(decision, name, None) or None for name in _WHERE}
-        where = {name: of_action[name] if where[name] is None else where[name] for name in _WHERE}
+        of_action = {name: getattr(decision, name, None) or None for name in names}
+        where = {name: of_action[name] if where[name] is None else where[name] for name in names}
         if decision.is_fallback:
             return None
         decision = None if decision.x is not None else decision.choice

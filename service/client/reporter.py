@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from . import calls as api
 from .attempts import REPEATED, backoff
-from .calls import UNKNOWN, ApiError, BanditsError, ClosedError, FeedbackOptions, Settlement, api_error, encode
+from .calls import UNKNOWN, ApiError, BanditsError, ClosedError, FeedbackOptions, Settlement, encode, kind_of
 from .connection import OPEN
 
 # -- What waits, session by session in its order, and the batches that are made of it. Has no lock.
@@ -440,7 +440,8 @@ def _refusal(told: Mapping[str, Any]) -> ApiError:
     """Return the error of an event that was skipped, by what is told of it."""
     code = told.get("code", "invalid_request")
     detail = ": ".join(str(told[name]) for name in ("field", "message") if name in told)
-    return api_error(404 if code == "unknown_session" else 422, {"code": code, "detail": detail})
+    status, problem = 404 if code == "unknown_session" else 422, {"code": code, "detail": detail}
+    return kind_of(status, problem)(status, problem)
 
 
 def _logged(dropped: ReportError) -> None:
