@@ -199,7 +199,7 @@ class Regressions(NamedTuple):
         head = _HEAD.pack((PLAY if plays else MOVE) | (UNKNOWN if x is None else 0), position, loss)
         data = head if x is None else head + int16_of(x).tobytes()
         new = _told(self.fresh.get(position), self.known_columns(position, x), loss, plays)
-        return Regressions(self.d, self.arms, self.solved, {**self.fresh, position: new}, *self[4:]).noted(data)
+        return self.noted(data, {**self.fresh, position: new})
 
     def taken_back(self, position: int, x: FloatArray | None, default: float, mean: float) -> Regressions:
         """Return them after a play charged with the default loss, as if it had had the loss that they expect.
@@ -223,18 +223,20 @@ class Regressions(NamedTuple):
 
     # The log of what changed them.
 
-    def noted(self, operation: bytes) -> Regressions:
-        """Return them with an operation, whose effect they have already, in their log."""
+    def noted(self, operation: bytes, fresh: Mapping[int, FloatArray] | None = None) -> Regressions:
+        """Return them with an operation in their log, whose effect they have already, or have with ``fresh``."""
         rows, tail, size, mark = self.log
-        log = Log(rows, tail + operation, size + 1, mark)
-        if len(log.tail) >= ROW_BYTES:
-            row = np.frombuffer(log.tail + bytes(-len(log.tail) % 8), "<f8")
-            log = Log(rows or (np.zeros(1),), b"", size + 1, mark).with_row(row)
-            longest = 16 * len(self.arms) * layout(self.d).size
-            if log.size >= MOST_OPERATIONS or ROW_BYTES * (len(log.rows) - 1) >= longest:
-                log = Log().with_row(self.snapshot())
+        log, fresh = Log(rows, tail + operation, size + 1, mark), self.fresh if fresh is None else fresh
         # `_replace` would take twice the time.
-        return Regressions(self.d, self.arms, self.solved, self.fresh, log, *self[5:])
+        changed = Regressions(self.d, self.arms, self.solved, fresh, log, *self[5:])
+        if len(log.tail) < ROW_BYTES:
+            return changed
+        row = np.frombuffer(log.tail + bytes(-len(log.tail) % 8), "<f8")
+        log = Log(rows or (np.zeros(1),), b"", size + 1, mark).with_row(row)
+        longest = 16 * len(self.arms) * layout(self.d).size
+        if log.size >= MOST_OPERATIONS or ROW_BYTES * (len(log.rows) - 1) >= longest:
+            log = Log().with_row(changed.snapshot())
+        return changed._replace(log=log)
 
     def snapshot(self) -> FloatArray:
         """Return one array: how many arms are fresh, all sums, and positions of fresh arms and what is fresh."""
