@@ -72,10 +72,6 @@ class DecisionLogSpec(Posted):
     features: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
     """Whether entries have the visitor's columns, of acts and as events say them; these may be personal data."""
 
-    def shown(self) -> dict[str, Any]:
-        """Return the fields as views show them."""
-        return self.model_dump(exclude_none=True)
-
 
 class UpdatesSpec(Posted):
     """An applied event may come again with a better outcome, and the session learns the difference."""
@@ -135,6 +131,10 @@ else:
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 is_id = re.compile(SESSION_ID_PATTERN).fullmatch
 """Match what can be the id of a session."""
+
+
+_SHOWN = {"decision_log", "updates", "goals", "tokens", "control", "guard", "features"}
+"""Options that views show if they are given, in the order of the fields."""
 
 
 class Specification(Posted):
@@ -234,13 +234,8 @@ class Specification(Posted):
             "idle_ttl_seconds": self.idle_ttl_seconds,
             "expiry": self.told["expiry"],
             "floor": self.floor,
-            **({} if self.decision_log is None else {"decision_log": self.decision_log.shown()}),
-            **({} if self.updates is None else {"updates": self.updates.model_dump()}),
-            **({} if self.goals is None else {"goals": self.goals}),
-            **({"tokens": True} if self.tokens else {}),
-            **({} if self.control is None else {"control": self.control.model_dump(exclude_none=True)}),
-            **({} if self.guard is None else {"guard": self.guard.model_dump(exclude_none=True)}),
-            **({} if self.features is None else _shown_features(self.features)),
+            **self.model_dump(include=_SHOWN if self.tokens else _SHOWN - {"tokens"}, exclude_none=True),
+            **({} if self.features is None else {"columns": columns_of(self.features)}),
         }
 
     @property
@@ -264,11 +259,6 @@ class Specification(Posted):
         hears = loss is not None and (self.guard is None or self.guard.silence)
         encoder = None if self.features is None else Encoder(self.features)
         return Params(self.learner, seed, *options, within, self.goals or {}, control, hears, encoder)
-
-
-def _shown_features(features: Mapping[str, Any]) -> dict[str, Any]:
-    declared = {name: feature.model_dump(exclude_none=True) for name, feature in features.items()}
-    return {"features": declared, "columns": columns_of(features)}
 
 
 TOKEN_SECONDS = 30 * 24 * 3600
