@@ -71,7 +71,6 @@ class Application(FastAPI):
         )
         self.state.runtime = runtime
         problem = install(self, runtime.metrics, runtime.settings.retry_after_seconds)
-        self._runtime = runtime
         keys = KeyCheck([(route, access_of(route)) for route in self.routes], runtime)
         admit = keys.admit if needs_keys(runtime.settings) else None
         self.requests = requests = Requests(super().__call__, self, runtime, spans, admit, problem)
@@ -83,7 +82,7 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = document(self, self._runtime.settings)
+            self.openapi_schema = document(self, self.state.runtime.settings)
         return self.openapi_schema
 
 

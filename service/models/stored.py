@@ -152,19 +152,14 @@ def decode(spec: bytes) -> Stored:
     """
     if len(spec) >= LARGE_SPEC_BYTES:
         return _large(spec)
-    seed = _seed_of(spec)
-    return _decode(spec) if seed is None else _small(without_seed(spec))._replace(seed=seed)
+    if (found := _SEED.search(spec)) is None or (seed := int(found[1])) >= 2**SEED_BITS:
+        return _decode(spec)
+    return _small(without_seed(spec))._replace(seed=seed)
 
 
 def without_seed(spec: bytes) -> bytes:
     """Return what ``Stored.encode`` wrote with 0 for the seed: the same for all sessions with equal fields."""
     return spec[: spec.rindex(b":") + 1] + b"0}"
-
-
-def _seed_of(spec: bytes) -> int | None:
-    """Return the seed in what ``Stored.encode`` wrote; None in anything else."""
-    found = _SEED.search(spec)
-    return seed if found is not None and (seed := int(found[1])) < 2**SEED_BITS else None
 
 
 def _decode(spec: bytes) -> Stored:

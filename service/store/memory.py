@@ -184,10 +184,9 @@ class MemoryStore:
     ) -> Sequence[bytes]:
         if (session := self._session(session_id)) is None:
             return []
-        if after is None:
-            names = iter(session.segments)
-        else:
-            names = (name for name in session.segments if (name < after if backwards else name > after))
+        names = (
+            name for name in session.segments if after is None or (name < after if backwards else name > after)
+        )
         return heapq.nlargest(limit, names) if backwards else heapq.nsmallest(limit, names)
 
     async def read_log(self, session_id: str, after: int, limit: int) -> base.Log | None:
