@@ -7,6 +7,16 @@ set -eu
 compose() { docker compose --profile nginx "$@"; }
 nginx() { compose exec -T nginx "$@"; }
 
+# Let nginx learn the addresses anew. Each worker of before keeps connections alive until it knows, and ends them then.
+reload() {
+    master=$(nginx cat /tmp/nginx.pid)
+    workers=$(nginx cat "/proc/$master/task/$master/children")
+    nginx nginx -s reload
+    for worker in $workers; do
+        while [ "$(nginx cat "/proc/$worker/cmdline" 2>&1 | tr -d '\0')" = "nginx: worker process" ]; do sleep 0.2; done
+    done
+}
+
 # A reload ends the connections that nginx keeps alive, so until the end each answer is the last of its connection.
 trap 'exit 1' INT TERM
 trap 'nginx rm -f /tmp/nginx-closing' EXIT
@@ -24,11 +34,11 @@ compose up -d --no-deps --no-recreate --scale service=$((2 * count)) --wait serv
     done
     exit 1
 }
-nginx nginx -s reload
+reload
 for container in $old; do
     # It drains, finishes what it has accepted, and ends; nginx goes on to the others meanwhile.
     docker stop -t 60 "$container" >/dev/null
     docker rm "$container" >/dev/null
-    nginx nginx -s reload
+    reload
 done
 compose ps service
