@@ -271,8 +271,8 @@ class WatchedServer:
 
 def test_replicas_that_sync_or_are_silent_do_not_count():
     assert replicas_in(info()) == {}
-    found = replicas_in(info((1, "online", 0), (2, "wait_bgsave", 0), (3, "online", 4)))
-    assert list(found.values()) == [0, float("inf"), 4]
+    found = replicas_in(info((1, "online", 0), (2, "wait_bgsave", 0), (3, "online", 4), (4, "online", -1)))
+    assert list(found.values()) == [0, float("inf"), 4, 0]
 
 
 def test_what_most_masters_of_a_cluster_can_not_reach_is_down():

@@ -176,7 +176,7 @@ MISSED_SECONDS = 20.0
 MAX_LAG, USUAL_LAG = 3, 1
 """A replica that was silent for more seconds has left; one that was known for more than the usual is missed."""
 _INFO, _STATS, _NODES = map(packed, (("INFO", "replication"), ("INFO", "stats"), ("CLUSTER", "NODES")))
-_LISTED = re.compile(rb"^slave[0-9]+:ip=([^,\r]*),port=([0-9]+),state=(\w+),.*lag=([0-9]+)", re.MULTILINE)
+_LISTED = re.compile(rb"^slave[0-9]+:ip=([^,\r]*),port=([0-9]+),state=(\w+),.*lag=(-?[0-9]+)", re.MULTILINE)
 _FAILED = re.compile(rb"^\S+ (\S+):([0-9]+)@\S+ slave,fail[ ,]", re.MULTILINE)
 """A replica in CLUSTER NODES that most masters can't reach; one that this master alone misses is ``fail?``."""
 _SYNCS = re.compile(rb"^sync_(?:full|partial_ok):([0-9]+)", re.MULTILINE)
@@ -250,9 +250,12 @@ class ReplicaWatch:
 
 
 def replicas_in(reply: bytes) -> dict[Address, float]:
-    """Return the replicas in an INFO reply, and the seconds for which each was silent; infinite while it syncs."""
+    """Return the replicas in an INFO reply, and the seconds for which each was silent; infinite while it syncs.
+
+    A server whose clocks of seconds and of microseconds change at different ticks can say -1: just heard.
+    """
     return {
-        (host.decode(), int(port)): int(lag) if state == b"online" else math.inf
+        (host.decode(), int(port)): max(int(lag), 0) if state == b"online" else math.inf
         for host, port, state, lag in _LISTED.findall(reply)
     }
 
