@@ -7,7 +7,7 @@ written (..., n): the leading axes are there where many runs are stepped at once
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -34,13 +34,17 @@ S = TypeVar("S", bound=tuple[Any, ...])
 
 
 class Log(NamedTuple):
-    """A vector, or several one behind the other, and what was set in it since."""
+    """A vector, or all that a state has, at the opening of a slot, and what was done since."""
 
     base: FloatArray
-    """Shape (n * n_arms,); (0,) as long as it is still to be read."""
+    """Shape (n_arms,), or that of the whole; (0,) as long as it is still to be read."""
     steps: Steps
     opened: int
     """Steps before the open slot."""
+    late: Mapping[int, FloatArray] = {}
+    """Of arms with events in the open slot, by position: their column of the state's sums, shape (rows, 1)."""
+    before: Any = None
+    """An earlier state of the run, from which the steps may lead on, as long as the log is still to be read."""
 
 
 class Information(StrEnum):
@@ -161,9 +165,9 @@ class Learner(ABC, Generic[S]):
         are stored. A field with a default is not stored: it is of use only until the arm of the open slot is drawn.
 
         A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be
-        stored in place of its vectors over arms: ``replayed(log)`` must be the state to the bit, and ``checked()``
-        refuse vectors of another one. Of ``weights`` and ``opened``, those of the slot's opening, few arms have the
-        second stored, and what differs.
+        stored in place of its vectors over arms: the learner's ``replayed(state, log)`` must be the state to the
+        bit, and ``checked()`` refuse vectors of another one. Of ``weights`` and ``opened``, those of the slot's
+        opening, few arms have the second stored, and what differs.
         """
 
     @abstractmethod

@@ -152,19 +152,6 @@ class State(NamedTuple):
         total, total_open = (w.sum(axis=-1) if w.ndim > 1 else w.sum().item() for w in (weights, opened))
         return State(weights, opened, total, total_open, 0.0, *self[5:9])
 
-    def replayed(self, log: Log) -> State:
-        """Return the state of one run with the weights that a log leads to.
-
-        Raises
-        ------
-        IndexError
-            if a step is of an arm that there is not.
-        ValueError
-            if they are not the weights of this state.
-        """
-        opened = _with(log.base, log.steps[: log.opened])
-        return self._replace(weights=_with(opened, log.steps[log.opened :]), opened=opened, log=log).checked()
-
     def checked(self) -> State:
         """Return the state of one run, whose weights were read, with the least of them.
 
@@ -275,6 +262,20 @@ class Dexp3(ArmLearner[State]):
             steps = log.steps + tuple((place, weights.item(place)) for place in places)
             log = log._replace(steps=steps) if len(steps) <= 2 * kept_steps(weights.size) else None
         return State(weights, opened, total, total_open, drift, eta, clip, floor, delay_sum, least, log)
+
+    def replayed(self, state: State, log: Log) -> State:
+        """Return the state of one run with the weights that a log leads to.
+
+        Raises
+        ------
+        IndexError
+            if a step is of an arm that there is not.
+        ValueError
+            if they are not the weights of this state.
+        """
+        opened = _with(log.base, log.steps[: log.opened])
+        weights = _with(opened, log.steps[log.opened :])
+        return state._replace(weights=weights, opened=opened, log=log).checked()
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         return state.at(*(remove_arms(p, positions, state.probability_floor) for p in (state.p, state.p_open)))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import FixedArray, FloatArray, Log, Rows
+from .base import FixedArray, FloatArray, Log, Rows, Steps
 from .tsallis import column
 
 MEAN_MEMORY = np.array([math.inf, 2000.0])
@@ -33,9 +34,19 @@ MIXTURE_SHARE = 0.35
 LARGEST_RISE = 0.5
 """Bound on one event's rise of a sum, in units of scale/sqrt(p)."""
 LOGGED_ARMS = 1_000
-"""Arms from which on a session is stored as a log, which begins with each slot."""
+"""Arms from which on a session is stored as a log of what was done to an earlier state."""
 MOST_STEPS = 1_000
 """Longer logs are given up until the next slot: the session is stored whole."""
+ARMS_PER_STEP, KEPT_CELLS = 100, 1_000_000
+"""A log begins again after a step for so many arms, or when steps times arms are as many: a whole state costs more
+the more arms it has, and so do the steps that whoever reads the log takes again."""
+SETTLE, CORRECT, UNCHARGE, EXPIRE, OPEN, GIVEN = range(6)
+"""Kinds of steps. A step has its arm times ``KINDS`` and its kind, and a loss: the default of ``UNCHARGE``. That of
+``EXPIRE`` has a count; that of ``OPEN`` the outstanding decisions, and as its arm 1 if decisions are charged.
+What else is needed stands before it, as steps of the kind ``GIVEN``, with what is given in place of an arm."""
+KINDS = 8
+COUNT, DIVISOR, BEFORE, FLOOR = range(4)
+"""What is given, if it is not 1, None, the loss itself, and 0."""
 
 
 class State(NamedTuple):
@@ -85,17 +96,15 @@ class State(NamedTuple):
     """Those of ``feature_tsallis``, in sessions with features. There ``pools`` has the first three experts'
     distributions over all arms, shape (3, n_arms), and ``shown`` the pool of the mixture, of 11 experts."""
     log: Log | None = None
-    """All vectors over arms as they were when the slot opened, one behind the other, and the sums set since."""
+    """All vectors over arms when a slot opened, and ``numbers_of`` the state then; and what was done since. An arm
+    with events in the open slot has its sums in ``late``, and not in ``sums``."""
 
-    def replayed(self, log: Log) -> State:
-        """Return the state of one run with the vectors that a log leads to; ValueError if they are no vectors."""
-        sums, p, pools, shown = parts_of(log.base.reshape(ROWS, -1))
-        sums = sums.copy()
-        for place, number in log.steps:
-            sums.reshape(-1)[place] = number
-        if not (np.isfinite(log.base).all() and np.isfinite(sums).all()):
-            raise ValueError("numbers that are infinite or NaN")
-        return self._replace(sums=sums, p=p, pools=pools, shown=shown, log=log)
+    @property
+    def whole_sums(self) -> FloatArray:
+        """``sums`` with those of late arms; not to be changed."""
+        if self.log is None or not self.log.late:
+            return self.sums
+        return _merged(self.sums.copy(), self.log.late)
 
     def checked(self) -> State:
         """Return the state as it was read: there is nothing to compare it with."""
@@ -104,12 +113,52 @@ class State(NamedTuple):
 
 ROWS = TOTALS.stop + SUMS + EXPERTS + 2
 """Vectors over arms in a state."""
+FIXED = (SUMS, SUMS, EXPERTS, EXPERTS, EXPERTS)
+"""Lengths of ``lam`` to ``mixture_units``."""
+NUMBERS = sum(FIXED) + 10
+"""Of a state, from ``lam`` to ``variance_max``."""
 
 
 def parts_of(room: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the sums, p, pools and what is shown, as views of an array of shape (..., ``ROWS``, n_arms)."""
-    at = TOTALS.stop + SUMS
-    return room[..., : TOTALS.stop, :], room[..., TOTALS.stop : at, :], room[..., at:-1, :], room[..., -1, :]
+    at = SUMS + TOTALS.stop
+    return room[..., SUMS:at, :], room[..., :SUMS, :], room[..., at:-1, :], room[..., -1, :]
+
+
+def numbers_of(state: State) -> list[float]:
+    """Return what a log begins with behind its vectors."""
+    return [*itertools.chain.from_iterable(state[4:9]), *state[9:19]]
+
+
+def begun(base: FloatArray) -> State:
+    """Return the state of one run that a log begins with; ValueError if there is none like it."""
+    vectors = base[:-NUMBERS].reshape(ROWS, -1)
+    (*fixed, _), numbers = np.split(base[-NUMBERS:], np.cumsum(FIXED)), base[-10:].tolist()
+    whole = [int(number) for number in (*numbers[:2], *numbers[3:6])]
+    numbers = (*whole[:2], numbers[2], *whole[2:], *numbers[6:])
+    state = State._make((*parts_of(vectors), *fixed, *numbers, None, None, Log(base, (), 0)))
+    # A log is of a session that anybody may import.
+    is_sound = np.isfinite(base).all() and min(whole) >= 0 and vectors[:SUMS].min() > 0 and state.weights.min() > 0
+    if not (is_sound and vectors[SUMS + TOTALS.stop :].min() >= 0 and state.scales.min() >= 0):
+        raise ValueError("not a state of this learner")
+    return state
+
+
+def kept_steps(n_arms: int) -> int:
+    """Return after how many steps the log of a session of so many arms begins again."""
+    return max(4, min(n_arms // ARMS_PER_STEP, KEPT_CELLS // n_arms))
+
+
+def steps_of(kind: int, place: int, number: float, given: Mapping[int, Any]) -> Steps:
+    """Return one step, behind what is given for it and is not None."""
+    known = ((each * KINDS + GIVEN, value) for each, value in given.items() if value is not None)
+    return (*known, (place * KINDS + kind, number))
+
+
+def _merged(sums: FloatArray, late: Mapping[int, FloatArray]) -> FloatArray:
+    for arm, column_of_it in late.items():
+        sums[:, arm : arm + 1] = column_of_it
+    return sums
 
 
 def variance(state: State) -> Any:
@@ -151,7 +200,7 @@ whatever the pools are, ratios of each expert."""
 
 
 def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: Divisor) -> Sums:
-    """Return a copy of ``sums``, with S moved by a deviation of ``arm``, and the mixture's sums.
+    """Return a copy of ``sums``, of a run with a log the arm's column, with S moved, and the mixture's sums.
 
     The deviation is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can
     be of the arm, and S and W stay.
@@ -191,16 +240,20 @@ def _stepped_one(state: State, arm: int, deviation: float, fall: float, count: i
     """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
     pool, ratios = divisor if isinstance(divisor, tuple) else (pool if divisor is None else divisor, None)
-    sums, mixture_sums, moves = state.sums.copy(), state.mixture_sums, None
+    mixture_sums, moves, place = state.mixture_sums, None, arm
+    if (log := state.log) is None:
+        sums = state.sums.copy()
+    else:
+        sums, place = log.late.get(arm, state.sums[:, arm : arm + 1]).copy(), 0
     if pool > 0:
         move, moved = deviation / pool, []
         moves = [move * own for own in pools]
-        before, shares = sums[SUMMED, arm].tolist(), state.p[:, arm].tolist()
+        before, shares = sums[SUMMED, place].tolist(), state.p[:, arm].tolist()
         for old, scale, share in zip(before, state.scales.tolist(), shares, strict=True):
             unit = scale / math.sqrt(share)
             low, high = -fall * unit, LARGEST_RISE * unit  # min() and max() take twice the time.
             moved.append(old + count * (low if move <= low else move if move < high else high))
-        sums[SUMMED, arm] = moved
+        sums[SUMMED, place] = moved
     if ratios is not None:
         moves = [deviation * each for each in ratios]
     if moves is not None:
@@ -216,13 +269,15 @@ def learned(state: State, arm: Any, loss: Any, fall: float, count: int, divisor:
     """Return the state after ``count`` losses of an arm, all alike: a float, or an array over the leading axes."""
     deviation, events = loss - state.shift, state.events + count
     sums, mixture_sums = stepped(state, arm, deviation, fall, count, divisor)
-    sums[at(arm, COUNTS)] += count
-    sums[at(arm, TOTALS)] += column(count * loss) if isinstance(loss, np.ndarray) else count * loss
+    place = arm if state.log is None else 0
+    sums[at(place, COUNTS)] += count
+    sums[at(place, TOTALS)] += column(count * loss) if isinstance(loss, np.ndarray) else count * loss
     mean = state.mean + count * (loss - state.mean) / events
     square = deviation * deviation
     spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
     largest = larger(state.variance_max, square)
-    return _with(state, arm, (sums, mixture_sums), state.dropped, events, mean, spread, size, largest)
+    noted = _noted(state, arm, sums, SETTLE, loss, count, divisor)
+    return _with(state, noted, mixture_sums, state.dropped, events, mean, spread, size, largest)
 
 
 def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, divisor: Divisor) -> State:
@@ -232,23 +287,27 @@ def corrected(state: State, arm: Any, loss: Any, before: float, fall: float, div
     """
     change, deviation, events = loss - before, loss - state.shift, state.events
     sums, mixture_sums = stepped(state, arm, change, fall, 1, divisor)
-    counted = np.minimum(sums[at(arm, COUNTS)], 1.0)
-    sums[at(arm, TOTALS)] += counted * (column(change) if isinstance(change, np.ndarray) else change)
+    place = arm if state.log is None else 0
+    counted = np.minimum(sums[at(place, COUNTS)], 1.0)
+    sums[at(place, TOTALS)] += counted * (column(change) if isinstance(change, np.ndarray) else change)
     mean = state.mean + change / events if events else state.mean
     spreads = (*_without(state, before, deviation), larger(state.variance_max, deviation * deviation))
-    return _with(state, arm, (sums, mixture_sums), state.dropped, events, mean, *spreads)
+    noted = _noted(state, arm, sums, CORRECT, loss, 1, divisor, before)
+    return _with(state, noted, mixture_sums, state.dropped, events, mean, *spreads)
 
 
 def uncharged(state: State, arm: Any, default: float, fall: float, divisor: Divisor) -> State:
     """Return the state after a decision of an arm, charged with ``default``, was taken back."""
     sums, mixture_sums = stepped(state, arm, default - state.shift, fall, -1, divisor)
-    counts, totals, events = at(arm, COUNTS), at(arm, TOTALS), max(state.events - 1, 0)
+    place, events = arm if state.log is None else 0, max(state.events - 1, 0)
+    counts, totals = at(place, COUNTS), at(place, TOTALS)
     gone = np.minimum(sums[counts], 1.0)
     sums[counts] -= gone
     sums[totals] = np.where(sums[counts] > 0, sums[totals] - gone * default, 0.0)
     gap = (default - state.mean) / events if events else state.mean
     spreads = (*_without(state, default, 0.0 * state.mean), state.variance_max)
-    return _with(state, arm, (sums, mixture_sums), state.dropped + 1, events, state.mean - gap, *spreads)
+    noted = _noted(state, arm, sums, UNCHARGE, default, 1, divisor)
+    return _with(state, noted, mixture_sums, state.dropped + 1, events, state.mean - gap, *spreads)
 
 
 def at(arm: Any, rows: slice) -> Any:
@@ -256,16 +315,44 @@ def at(arm: Any, rows: slice) -> Any:
     return (np.arange(len(arm)), rows, arm) if isinstance(arm, np.ndarray) else (rows, arm)
 
 
-def _with(state: State, arms: Any, sums: Sums, dropped: int, events: int, mean: Any, *spreads: Any) -> State:
-    """Return the state with other sums of these arms, counts, mean, and V, A, M if the slot opened with a mean."""
+Noted = tuple[FloatArray, Log | None]
+"""``sums`` and log of a state."""
+
+
+def _noted(
+    state: State,
+    arm: int,
+    sums: FloatArray,
+    kind: int,
+    loss: float,
+    count: int = 1,
+    divisor: Divisor = None,
+    before: float | None = None,
+) -> Noted:
+    """Return ``sums`` and log of a state after a step: without a log these sums, with one they are a late arm's."""
+    if (log := state.log) is None:
+        return sums, None
+    given = {COUNT: None if count == 1 else float(count), DIVISOR: divisor, BEFORE: before}
+    steps = (*log.steps, *steps_of(kind, arm, loss, given))
+    late = log.late if kind == EXPIRE else {**log.late, arm: sums}
+    if len(steps) > MOST_STEPS:
+        return _merged(state.sums.copy(), late), None
+    return state.sums, Log(log.base, steps, log.opened, late)
+
+
+def dropped(state: State, count: int) -> State:
+    """Return the state after ``count`` decisions of which no loss will ever be known."""
+    sums, log = _noted(state, 0, state.sums, EXPIRE, float(count))
+    return state._replace(sums=sums, dropped=state.dropped + count, log=log)
+
+
+def _with(
+    state: State, noted: Noted, mixture_sums: FloatArray, dropped: int, events: int, mean: Any, *spreads: Any
+) -> State:
+    """Return the state with other sums, counts, mean, and V, A, M if the slot opened with a mean."""
     spreads = spreads if state.events_at_open else state[16:19]  # `_replace` takes twice the time.
-    if (log := state.log) is not None:
-        steps, n_arms = list(log.steps), sums[0].shape[-1]
-        for arm in dict.fromkeys(arms if isinstance(arms, Sequence) else (arms,)):
-            steps += [(row * n_arms + arm, number) for row, number in enumerate(sums[0][:, arm].tolist())]
-        log = Log(log.base, tuple(steps), 0) if len(steps) <= MOST_STEPS else None
     numbers = (*state[7:13], dropped, events, mean, *spreads)
-    return State._make((sums[0], *state[1:6], sums[1], *numbers, *state[19:21], log))
+    return State._make((noted[0], *state[1:6], mixture_sums, *numbers, *state[19:21], noted[1]))
 
 
 def _without(state: State, before: float, deviation: Any) -> tuple[Any, Any]:
@@ -306,8 +393,10 @@ def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall
         square = deviation * deviation
         spread, size, largest = spread + square, size + abs(deviation), max(largest, square)
     ones, totals = np.ones(len(losses)), np.array(losses)
-    sums = _moved(state, arms, deviations, fall, (ones, ones, totals, totals))
-    return _with(state, arms, sums, state.dropped, events, mean, spread, size, largest)
+    sums, mixture_sums = _moved(state, state.whole_sums, arms, deviations, fall, (ones, ones, totals, totals))
+    steps = [(arm * KINDS + SETTLE, loss) for arm, loss in zip(arms, losses, strict=True)] if state.log else ()
+    noted = _noted_all(state, sums, steps)
+    return _with(state, noted, mixture_sums, state.dropped, events, mean, spread, size, largest)
 
 
 def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
@@ -322,18 +411,32 @@ def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], de
         spread = max(spread + (square - before * before), 0.0)
         size = max(size + (abs(deviation) - abs(before)), 0.0)
         largest = max(largest, square)
-    counts = state.sums[COUNTS, np.array(arms)]
+    sums = state.whole_sums
+    counts = sums[COUNTS, np.array(arms)]
     totals = np.minimum(counts, 1.0) * np.array(changes)
-    sums = _moved(state, arms, changes, fall, (np.zeros_like(counts), totals))
-    return _with(state, arms, sums, state.dropped, state.events, mean, spread, size, largest)
+    sums, mixture_sums = _moved(state, sums, arms, changes, fall, (np.zeros_like(counts), totals))
+    given, steps = (BEFORE * KINDS + GIVEN, default), list[tuple[int, float]]()
+    for arm, loss in zip(arms, losses, strict=True) if state.log else ():
+        steps += (given, (arm * KINDS + CORRECT, loss))
+    noted = _noted_all(state, sums, steps)
+    return _with(state, noted, mixture_sums, state.dropped, state.events, mean, spread, size, largest)
 
 
-def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float, heard: Rows) -> Sums:
+def _noted_all(state: State, sums: FloatArray, steps: Sequence[tuple[int, float]]) -> Noted:
+    """Return these sums, and the log of a state after steps that led to them."""
+    if (log := state.log) is None or len(log.steps) + len(steps) > MOST_STEPS:
+        return sums, None
+    return sums, Log(log.base, (*log.steps, *steps), log.opened)
+
+
+def _moved(
+    state: State, sums: FloatArray, arms: Sequence[int], deviations: Sequence[float], fall: float, heard: Rows
+) -> Sums:
     """Return ``sums`` and the mixture's sums, moved by deviations of arms, as ``stepped`` moves them by one.
 
-    ``heard`` is what is added to N and L, in rows of shape (events,).
+    ``sums`` are the state's whole ones; ``heard`` is what is added to N and L, in rows of shape (events,).
     """
-    places, sums = np.array(arms), state.sums.copy()
+    places, sums = np.array(arms), sums.copy()
     pools, deviation = state.pools[:, places], np.array(deviations)
     if not (possible := pools[-1] > 0).all():
         deviation, pools[-1] = np.where(possible, deviation, 0.0), np.where(possible, pools[-1], 1.0)

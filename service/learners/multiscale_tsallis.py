@@ -10,7 +10,7 @@ loss can be provisional: learned at the act, corrected when the loss comes. No b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from . import multiscale_state as rule
 from .base import FloatArray, InitialArm, IntArray, Log, ProvisionalLearner, Slot
-from .maths import LARGEST_DELAYS, add_arms, remove_arms, spread, with_floor
+from .maths import LARGEST_DELAYS, LARGEST_VALUE, add_arms, remove_arms, spread, with_floor
 from .multiscale_state import EXPERTS, MEAN_MEMORY, MEANS, MEMORY, SUMS, State
 from .specs import ArmsSpec
 from .tsallis import column, distribution_over_few, mixture, solve_rows
@@ -105,10 +105,13 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return State._make((*room, lam, scales, *few, *numbers, None, None, None))
 
     def open(self, state: State, slot: Slot) -> State:
-        eligible, before = slot.eligible, state.pools
-        room = np.empty((*state.p.shape[:-2], rule.ROWS, state.p.shape[-1]))
-        state = self._solved_for(state, slot, rule.parts_of(room))
-        p, pools, weights, over = state.p, state.pools, state.weights, over_arms(state, None)
+        eligible, before, log, (*runs, _, n_arms) = slot.eligible, state.pools, state.log, state.p.shape
+        # Distributions of all experts stand one behind the other: those over means are not stored.
+        size, is_logged = (rule.ROWS + MEANS) * n_arms, not runs and n_arms >= rule.LOGGED_ARMS
+        room = memory = np.empty((*runs, size + rule.NUMBERS * is_logged))
+        room = memory[..., :size].reshape(*runs, -1, n_arms)
+        state = self._solved_for(state, slot, rule.parts_of(room[..., MEANS:, :]))
+        pools, weights, over = state.pools, state.weights, over_arms(state, None, room[..., :EXPERTS, :])
         drawn = shown = mixture(weights, over, state.shown)
         if eligible is not None and eligible.size < shown.shape[-1]:
             over = over_arms(state, eligible)
@@ -123,9 +126,68 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
             pools *= 1 / (weight + 1)
         else:
             pools[..., :-1, :], pools[..., -1, :] = over, drawn
-        is_logged = p.ndim == 2 and p.shape[-1] >= rule.LOGGED_ARMS  # Many runs at once are not stored.
-        log = Log(room.reshape(-1), (), 0) if is_logged else None
+        if not is_logged:  # Many runs at once are not stored.
+            return State(*state[:19], drawn, None, None)
+        if log is None or eligible is not None or len(log.steps) >= rule.kept_steps(n_arms):
+            memory[size:] = rule.numbers_of(state)
+            log = Log(memory[MEANS * n_arms :], (), 0)
+        else:
+            steps = rule.steps_of(rule.OPEN, slot.provisional, slot.outstanding, {rule.FLOOR: slot.floor or None})
+            steps = log.steps + steps
+            log = Log(log.base, steps, len(steps))
         return State(*state[:19], drawn, None, log)
+
+    def replayed(self, state: State, log: Log) -> State:
+        """Return a state of one run with the vectors that a log leads to.
+
+        Raises
+        ------
+        ArithmeticError, IndexError, ValueError
+            if they are not those of this state.
+        """
+        base, found, done = log.base, log.before, 0
+        known: Log | None = None if found is None else found.log
+        if known is not None and log.steps[: len(known.steps)] == known.steps and np.array_equal(known.base, base):
+            done = len(known.steps)
+        else:
+            found = rule.begun(base)
+        opened = sum(place % rule.KINDS == rule.OPEN for place, _ in log.steps)
+        if opened > rule.kept_steps(found.p.shape[-1]):
+            raise ValueError("a log of more slots than any has")
+        given = dict[int, float]()
+        with np.errstate(all="ignore"):
+            for place, number in log.steps[done:]:
+                arm, kind = divmod(place, rule.KINDS)
+                if not 0 <= number <= LARGEST_VALUE:
+                    raise ValueError("not a step")
+                if kind == rule.GIVEN:
+                    given[arm] = number
+                    continue
+                short = found._replace(log=Log(base, (), 0, found.log.late))  # Else it would begin again.
+                found = self._redone(short, kind, arm, number, given)
+                given = {}
+        is_whole = (found.t, found.events, found.dropped) == (state.t, state.events, state.dropped)
+        if not is_whole or not all(np.isfinite(part).all() for part in (found.whole_sums, *found[1:4])):
+            raise ValueError("not the steps of this state")
+        # Another processor may have rounded otherwise: numbers are those that are stored.
+        log = Log(base, log.steps, log.opened, found.log.late)
+        return State._make((*found[:4], *state[4:19], None, None, log))
+
+    def _redone(self, state: State, kind: int, arm: int, number: float, given: Mapping[int, float]) -> State:
+        divisor = given.get(rule.DIVISOR)
+        match kind:
+            case rule.OPEN:
+                slot = Slot(state.t + 1, int(number), 0.0, floor=given.get(rule.FLOOR, 0.0), provisional=bool(arm))
+                return self.open(state, slot)
+            case rule.SETTLE:
+                return self.settle(state, arm, number, int(given.get(rule.COUNT, 1)), divisor)
+            case rule.CORRECT:
+                return self.correct(state, arm, number, given[rule.BEFORE], divisor)
+            case rule.UNCHARGE:
+                return self.uncharge(state, arm, number, divisor)
+            case rule.EXPIRE:
+                return self.expire(state, int(number))
+        raise ValueError("not a step")
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: rule.Divisor = None) -> State:
         return rule.learned(state, arm, loss, LARGEST_FALL, count, divisor)
@@ -150,15 +212,17 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return state
 
     def expire(self, state: State, count: int) -> State:
-        return state._replace(dropped=state.dropped + count)
+        return rule.dropped(state, count)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Return the state without these arms; what they were charged stays in the mean of losses."""
-        return _changed(state, partial(remove_arms, positions=positions), np.delete(state.sums, positions, axis=-1))
+        return _changed(
+            state, partial(remove_arms, positions=positions), np.delete(state.whole_sums, positions, axis=-1)
+        )
 
     def add_arms(self, state: State, count: int) -> State:
         new = np.zeros((*state.sums.shape[:-1], count))
-        return _changed(state, partial(add_arms, count=count), np.concatenate((state.sums, new), axis=-1))
+        return _changed(state, partial(add_arms, count=count), np.concatenate((state.whole_sums, new), axis=-1))
 
     def distribution(self, state: State) -> FloatArray:
         return state.shown if state.drawn is None else state.drawn
@@ -176,7 +240,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         if not (v := rule.variance(state)) > 0:
             return None
         # One memory, and so one count and one total of each arm.
-        (z,) = _distances(state.sums[SUMS :: MEAN_MEMORY.size], v, state.variance_max)
+        (z,) = _distances(state.whole_sums[SUMS :: MEAN_MEMORY.size], v, state.variance_max)
         x = _tail(z, -TAIL[1] * CAUTIOUS * CAUTIOUS, TAIL[0] * CAUTIOUS)
         chances: FloatArray = x / x.sum()
         return chances
@@ -186,6 +250,8 @@ def _solve(state: State, t: int, delay_sum: int, sums: FloatArray, p: FloatArray
     """Write sums and distributions that fit the scales of slot ``t``; return multipliers, and these scales."""
     scales = rule.scales_at(state, t, delay_sum)
     np.multiply(state.sums, KEEP, out=sums)
+    for arm, late in () if state.log is None else state.log.late.items():
+        sums[:, arm : arm + 1] = late * KEEP
     own = sums[..., :SUMS, :]  # A view: what is done to it is done to the sums.
     least = np.minimum.reduce(own, axis=-1)
     own -= least[..., None]
@@ -225,8 +291,10 @@ def _floors(t: int, n_arms: int) -> tuple[FloatArray, FloatArray]:
     return floors, np.sqrt(floors[MEANS:, 0])
 
 
-def over_arms(state: State, eligible: IntArray | None) -> FloatArray:
+def over_arms(state: State, eligible: IntArray | None, room: FloatArray | None = None) -> FloatArray:
     """Return each expert's distribution over the arms at ``eligible``, shape (..., 7, n_arms); None: over all.
+
+    ``room`` may be used for those over all arms; in its last part it has the state's ``p`` already.
 
     Those of Tsallis experts over fewer arms are solved for at the same sums and scale, with the same least
     probability of an arm. All are uniform if v is 0.
@@ -241,16 +309,16 @@ def over_arms(state: State, eligible: IntArray | None) -> FloatArray:
     if isinstance(v, float) and not v > 0:
         over = np.full((*state.p.shape[:-2], EXPERTS, size), 1 / size)
         return over if eligible is None else spread(over, eligible, n_arms)
-    (floors, _), p = _floors(state.t, n_arms), state.p
+    (floors, _), p, sums = _floors(state.t, n_arms), state.p, state.whole_sums
     if eligible is not None:
-        x = _from_nothing(np.take(state.sums[..., :SUMS, :], eligible, axis=-1), state.scales)
+        x = _from_nothing(np.take(sums[..., :SUMS, :], eligible, axis=-1), state.scales)
         p = np.where(column(state.scales) > 0, np.maximum(x, floors[MEANS:]), 1.0)
         p /= p.sum(axis=-1, keepdims=True)
     # Of both experts that remember everything the distances are the same, and one is twice as sure of them.
-    x = _tail(_distances(state.sums[..., SUMS:, :], v, largest, eligible).take(MEMORY_OF, axis=-2), *TAILS)
+    x = _tail(_distances(sums[..., SUMS:, :], v, largest, eligible).take(MEMORY_OF, axis=-2), *TAILS)
     np.maximum(x, floors[:MEANS] * np.add.reduce(x, axis=-1, keepdims=True), out=x)
-    x *= 1 / np.add.reduce(x, axis=-1, keepdims=True)
-    over = np.concatenate((x, p), axis=-2)
+    np.multiply(x, 1 / np.add.reduce(x, axis=-1, keepdims=True), out=x if room is None else room[..., :MEANS, :])
+    over = np.concatenate((x, p), axis=-2) if room is None else room
     over = over if known is None else np.where(known, over, 1 / size)
     return over if eligible is None else spread(over, eligible, n_arms)
 
@@ -309,7 +377,7 @@ def _changed(state: State, change: Callable[[FloatArray], FloatArray], sums: Flo
     ``change`` does it to distributions; in ``sums``, shape (..., 8, n_arms), counts and totals are changed already.
     """
     scales, keep = rule.scales_at(state, state.t + 1, state.delay_sum), KEEP[:SUMS]
-    x = _from_nothing(state.sums[..., :SUMS, :] * keep, scales)
+    x = _from_nothing(state.whole_sums[..., :SUMS, :] * keep, scales)
     x = change(np.where(column(scales) > 0, x, state.p))
     depths = column(scales) / np.sqrt(x)
     lam = -state.scales / (keep[:, 0] * np.sqrt(x.max(axis=-1)))

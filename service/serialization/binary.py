@@ -27,7 +27,7 @@ def foreign(what: str) -> Iterator[None]:
     """Turn the errors of reading foreign or damaged bytes into a ``CodecError``: they are not ``what``."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, struct.error) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, struct.error) as error:
         raise CodecError(f"not {what}") from error
 
 

@@ -206,14 +206,14 @@ def _read_outstanding(reader: Reader, size: int, outstanding: int) -> IntArray:
     return by_arm
 
 
-# -- States with a log: vectors of which few numbers were set since another vector.
+# -- States with a log: vectors that follow from earlier ones by few steps.
 #
 # Of few arms a state has the vector of its slot's opening, and behind it stand the numbers that differ from it now:
 # how many (1 byte; 0 if a learner has more vectors), their arms (uint32 each), and they. Of many arms the state
 # has no vectors, and behind it stand ``LOGGED``, the number of steps, and how many came before the open slot
-# (uint32 each). The log is rows beside the state: the vector, or all of them one behind the other, then for each
-# commit the places and the numbers that it set, which later commits leave as they are. A log that is long begins
-# again when a slot opens: see the learner.
+# (uint32 each). The log is rows beside the state: what it begins with, then for each commit the first and the
+# second numbers of its steps, which later commits leave as they are. A step sets a number, or does again what an
+# event or the opening of a slot did: see the learner. A long log begins again when a slot opens.
 
 LOGGED = 255
 """In place of how many numbers differ."""
@@ -250,13 +250,14 @@ def _layout(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I{count}d")
 
 
-def _read_log(reader: Reader, state: Any, layout: Layout) -> Any:
+def _read_log(reader: Reader, state: Any, layout: Layout, before: Any) -> Any:
     """Read what ``shortened`` put behind a state, and return the whole; rows of it are still to be read.
 
     Parameters
     ----------
     reader : from which the state's fields have been read
     state : NamedTuple of these fields, with ``log`` at its default
+    before : an earlier state of the session
 
     Raises
     ------
@@ -268,7 +269,7 @@ def _read_log(reader: Reader, state: Any, layout: Layout) -> Any:
         steps, opened = reader.unpack(_LOGGED_HEAD)
         if not opened <= steps <= MAX_EVENTS or any(state[at].size for at in layout.of_arms):
             raise CodecError("not a state with a log")
-        return state._replace(log=Log(_NONE, ((0, 0.0),) * steps, opened))
+        return state._replace(log=Log(_NONE, ((0, 0.0),) * steps, opened, before=before))
     numbers = reader.unpack(_layout(count))
     if count:
         if not hasattr(state, "opened") or state.weights is not state.opened:
@@ -282,8 +283,8 @@ def _read_log(reader: Reader, state: Any, layout: Layout) -> Any:
 def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
-    They are float64 arrays: of learners with rows of shape (n_arms,); of a log the vectors, shape (n * n_arms,),
-    then for each commit the places and numbers that it set, (2 * n_steps,).
+    They are float64 arrays: of learners with rows of shape (n_arms,); of a log ``Log.base``, then for each commit
+    the first and the second numbers of its steps, (2 * n_steps,).
     """
     log: Log | None = getattr(run.state, "log", None)
     if log is not None:
@@ -305,7 +306,7 @@ def replayed(state: Any, rows: Rows, learner: Any) -> Any:
     Parameters
     ----------
     state : one that ``is_unread``
-    rows : as ``rows_of`` gives them: the vectors, then for each commit (2 * n_steps,)
+    rows : as ``rows_of`` gives them
     learner : of the session
 
     Raises
@@ -322,7 +323,7 @@ def replayed(state: Any, rows: Rows, learner: Any) -> Any:
     steps = tuple((int(arm), number) for part in columns for arm, number in part)
     if len(steps) != len(state.log.steps) or any(arm < 0 for arm, _ in steps):
         raise CodecError("the rows are not those of this state")
-    return state.replayed(Log(base, steps, state.log.opened))
+    return learner.replayed(state, state.log._replace(base=base, steps=steps))
 
 
 # -- A state whole, and the schemas that there are.
@@ -428,7 +429,7 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         found[at] = (None,) * count
     state = type(old)(*[found[at] for at in range(len(old)) if at in found])
     if layout.has_log:
-        state = _read_log(reader, state, layout)
+        state = _read_log(reader, state, layout, old)
         if not all(np.isfinite(state[at]).all() for at in layout.of_arms if state[at] is not found[at]):
             raise CodecError("a log of numbers that are infinite or NaN")
     if arms is not None and (kept := getattr(old, "regressions", None)) is not None:

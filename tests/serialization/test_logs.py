@@ -29,7 +29,8 @@ def few_are_many(monkeypatch):
     monkeypatch.setattr(dexp3_log, "ARMS_PER_STEP", 1)
     monkeypatch.setattr(dexp3_log, "KEPT_STEPS", KEPT)
     monkeypatch.setattr(multiscale_state, "LOGGED_ARMS", ARMS)
-    monkeypatch.setattr(multiscale_state, "MOST_STEPS", 8 * KEPT)
+    monkeypatch.setattr(multiscale_state, "kept_steps", lambda n_arms: 3 * KEPT)
+    monkeypatch.setattr(multiscale_state, "MOST_STEPS", 4 * KEPT)
 
 
 class Stores:
@@ -41,9 +42,9 @@ class Stores:
         self.cached = self.loaded()
         self.sent = 0
 
-    def loaded(self):
-        """The session as another worker reads it."""
-        cached = CachedSession.of(Snapshot("v", self.stored.encode(), self.state, 0.0, None))
+    def loaded(self, previous=None):
+        """The session as another worker reads it, which may know a previous version."""
+        cached = CachedSession.of(Snapshot("v", self.stored.encode(), self.state, 0.0, None), previous)
         return cached.with_records(self.kept) if cached.needs_records else cached
 
     def commit(self, run):
@@ -64,7 +65,7 @@ class Stores:
 
 def vectors_of(run):
     parts = run.state._asdict()
-    parts.pop("drawn", None)
+    parts |= {"drawn": None, "sums": getattr(run.state, "whole_sums", None)}
     return [part.tobytes() for part in parts.values() if isinstance(part, np.ndarray)]
 
 
@@ -97,23 +98,24 @@ def step(run, chance):
 @pytest.mark.parametrize("spec", [dexp3.Dexp3Spec, MultiscaleTsallisSpec])
 def test_whoever_reads_a_session_has_the_vectors_of_who_wrote_it(seed, spec, expiry):
     session, chance = Stores(spec(arms=LABELS), expiry), random.Random(seed)
-    logged = 0
+    logged, known = 0, None
     for second in range(150):
         run = session.run()
         run.advance(float(second))
         for _ in range(chance.choice([1, 1, 2, 12])):
             step(run, chance)
         session.commit(run)
-        read = session.loaded()
+        read = session.loaded(chance.choice([None, known]))
 
         assert vectors_of(read.run) == vectors_of(session.cached.run)
         assert logs.encode(read.run) == logs.encode(session.cached.run)
         expected = {b"r%d" % n for n in range(len(read.run.stored_rows))}
         assert {key for key in session.kept if key[:1] == b"r"} == expected
         logged += session.is_logged()
+        known = read if chance.random() < 0.2 else known
         if chance.random() < 0.3:
             session.cached = read
-    assert 60 < logged < 150
+    assert 60 < logged <= 150
 
 
 def test_a_commit_of_many_arms_sends_what_it_did_and_now_and_then_the_whole():
@@ -190,7 +192,11 @@ def test_rows_that_are_not_those_of_the_state_are_refused(harm):
 @pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(
     ("number", "values"),
-    [(0, [0.1] * 21 * 5), (0, [0.1] * 20), (0, [float("nan")] * 21 * 6), (1, [48.0] * 8 + [0.1] * 8)],
+    [
+        *((0, [number] * (21 * arms + 39)) for number, arms in [(1.0, 5), (1.0, 6), (0.0, 6), (float("nan"), 6)]),
+        *((1, [step, 0.5]) for step in (48.0, multiscale_state.CORRECT, multiscale_state.OPEN, 7.0)),
+        *((1, [0.0, loss]) for loss in (-0.5, 1e200, float("nan"))),
+    ],
 )
 def test_vectors_that_are_not_those_of_the_state_are_refused(number, values):
     session = Stores(MultiscaleTsallisSpec(n_arms=6), ExpirySpec(after_seconds=1e6, default_loss=0.5))
