@@ -154,7 +154,7 @@ def _at_once(lines: bytes) -> Sequence[Any]:
 
 # -- Each part settled as a call of its session's own.
 
-BEGUN_AT_ONCE, PART_WEIGHT, MOST_UNDER_WAY = 100, 10, 100
+BEGUN_AT_ONCE, PART_WEIGHT, MOST_UNDER_WAY = 200, 10, 100
 """Events whose parts begin in one pass of the event loop, what a part adds to these, and parts under way."""
 
 
