@@ -395,10 +395,11 @@ class ArmRun(BaseRun):
     def _opened(self, slot: int, positions: Sequence[int]) -> None:
         """Count decisions of these arms, in slots from this one on."""
         by_arm, times = self.ledger.by_arm, self.act_times
+        counts, uncharged = by_arm.data, times if self.ledger.silent else None
         for number, position in enumerate(positions, slot):
-            if self.ledger.silent and times is not None:
-                times.leave_uncharged(self.arms.live[position], number, by_arm.item(position))
-            by_arm[position] += 1
+            if uncharged is not None:
+                uncharged.leave_uncharged(self.arms.live[position], number, counts[position])
+            counts[position] += 1
         if times is not None:
             times.act(self.ledger.time, positions, by_arm.size)
 

@@ -233,11 +233,12 @@ class Dexp3(ArmLearner[State]):
         if before.size == 1:
             return state
         weights, lowest, is_pass = before.copy(), floor / before.size, False
+        own, shares = cast("Any", (weights.data, opened.data))  # A number takes half the time of an array's.
         for arm, loss in zip(arms, losses, strict=True):
-            estimate = loss * total_open / opened.item(arm)
+            estimate = loss * total_open / shares[arm]
             exponent = eta * count * (clip if estimate > clip else estimate)
-            old = weights.item(arm)
-            weights[arm] = new = old * math.exp(-exponent)
+            old = own[arm]
+            own[arm] = new = old * math.exp(-exponent)
             drift += total
             total += new - old
             if drift > MAX_DRIFT * total:
@@ -251,7 +252,7 @@ class Dexp3(ArmLearner[State]):
             elif new < low:
                 drift += total
                 total += low - new
-                weights[arm] = new = low
+                own[arm] = new = low
             least = new if new < least else least
             if total < SMALL:
                 scale, is_pass = math.ldexp(1.0, -math.frexp(total)[1]), True
@@ -259,7 +260,7 @@ class Dexp3(ArmLearner[State]):
                 total, drift, least = total * scale, drift * scale, least * scale
         if log is not None:
             places = np.flatnonzero(weights != before).tolist() if is_pass else dict.fromkeys(arms)
-            steps = log.steps + tuple((place, weights.item(place)) for place in places)
+            steps = log.steps + tuple((place, own[place]) for place in places)
             log = log._replace(steps=steps) if len(steps) <= 2 * kept_steps(weights.size) else None
         return State(weights, opened, total, total_open, drift, eta, clip, floor, delay_sum, least, log)
 
