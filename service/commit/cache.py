@@ -222,10 +222,12 @@ def _are_as_large(one: Run, other: Run) -> bool:
     """Return whether it is plain that two runs of a session take as much memory, as most that follow each other."""
     if type(other) not in (ArmRun, PointRun, ProvisionalRun, FeatureRun):
         return False
-    if len(one.stored_rows) != len(other.stored_rows) or (one.stored_rows and type(other) is not FeatureRun):
+    rows, others = one.stored_rows, other.stored_rows
+    # Those behind the first of a log are a few numbers each.
+    if bool(rows) != bool(others) or (len(rows) != len(others) and type(other) is FeatureRun):
         return False
-    times, others = one.act_times, other.act_times
-    if times is not others and (times is None or others is None or len(times.acts) != len(others.acts)):
+    times, later = one.act_times, other.act_times
+    if times is not later and (times is None or later is None or len(times.acts) != len(later.acts)):
         return False
     return getattr(one, "arms", None) is getattr(other, "arms", None)
 
@@ -233,11 +235,13 @@ def _are_as_large(one: Run, other: Run) -> bool:
 def _memory(run: Run) -> int:
     """Return about how many bytes a session takes; its state twice, as a commit makes the next beside it."""
     state = {id(part): part.nbytes for part in run.state if isinstance(part, np.ndarray)}
+    shared = {id(part.base) for part in run.state if isinstance(part, np.ndarray) and part.base is not None}
     by_arm = run.ledger.by_arm.nbytes if isinstance(run, ArmRun) else 0
     n_labels = len(run.arms.names or ()) + len(run.arms.removed or ()) if isinstance(run, ArmRun) else 0
     slots = run.open_slots.nbytes if isinstance(run, SlotRun) else 0
     acts = () if run.act_times is None else run.act_times.acts.values()
-    arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
+    # What a log begins with is mostly the open slot's own.
+    arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows) if id(array.base) not in shared)
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
     arrays += known(run.state).nbytes if isinstance(run, FeatureRun) else 0
     objects = SESSION_BYTES + OBJECT_BYTES * n_labels
