@@ -394,14 +394,13 @@ class ArmRun(BaseRun):
 
     def _opened(self, slot: int, positions: Sequence[int]) -> None:
         """Count decisions of these arms, in slots from this one on."""
-        by_arm, times = self.ledger.by_arm, self.act_times
-        counts, uncharged = by_arm.data, times if self.ledger.silent else None
+        times, counts, is_silent = self.act_times, self.ledger.by_arm.data, self.ledger.silent
         for number, position in enumerate(positions, slot):
-            if uncharged is not None:
-                uncharged.leave_uncharged(self.arms.live[position], number, counts[position])
+            if is_silent and times is not None:
+                times.leave_uncharged(self.arms.live[position], number, counts[position])
             counts[position] += 1
         if times is not None:
-            times.act(self.ledger.time, positions, by_arm.size)
+            times.act(self.ledger.time, positions, len(counts))
 
     def take(self, position: int, count: int = 1, slot: int | None = None) -> int:
         """Return how many of an arm's oldest decisions, which end now, or of a slot's were made in silence."""
