@@ -35,30 +35,17 @@ def _bytes_fit(what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Segment = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=MAX_SEGMENT_BYTES,
-        description="The segment, in a session with ``segments``: 1 to 128 bytes. The events of a decision name "
-        "the segment of its act.",
-    ),
-    _bytes_fit("segment"),
-    shown_as_is("segment"),
-]
-
-
-Visitor = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=MAX_SEGMENT_BYTES,
-        description="Who asks: 1 to 128 bytes. In a session with ``control`` the same visitor always gets the same "
-        "group; nothing is stored of it.",
-    ),
-    _bytes_fit("visitor"),
-    shown_as_is("visitor"),
-]
+_Name = Annotated[str, Field(min_length=1, max_length=MAX_SEGMENT_BYTES)]
+_OF_ACT = (
+    "The segment, in a session with ``segments``: 1 to 128 bytes. The events of a decision name the segment of its "
+    "act."
+)
+Segment = Annotated[_Name, Field(description=_OF_ACT), _bytes_fit("segment"), shown_as_is("segment")]
+_WHO = (
+    "Who asks: 1 to 128 bytes. In a session with ``control`` the same visitor always gets the same group; nothing "
+    "is stored of it."
+)
+Visitor = Annotated[_Name, Field(description=_WHO), _bytes_fit("visitor"), shown_as_is("visitor")]
 
 
 class SegmentsSpec(Posted):
@@ -217,9 +204,7 @@ class OneArmEvent(_Event):
     @property
     def digest(self) -> bytes | None:
         """What the store remembers of it; of a token that is its slot, in a name space of its own."""
-        if self.token is not None:
-            return digest(str(self.slot), "token")
-        return None if self.event_id is None else digest(self.event_id)
+        return super().digest if self.token is None else digest(str(self.slot), "token")
 
     def opened(self) -> Self:
         """Say what the token says, whoever made that, where the event says nothing itself."""
@@ -237,7 +222,7 @@ class OneArmEvent(_Event):
     @property
     def value(self) -> float | None:
         """The loss or reward as it was posted; None for a decision that was never shown."""
-        value: float | None = getattr(self, self.word) if self.word != "goal" else None
+        value: float | None = getattr(self, self.word) if self.word in _KINDS else None
         return value
 
 
@@ -285,10 +270,6 @@ class VoidEvent(OneArmEvent):
     word: ClassVar = "void"
     void: Annotated[Literal[True], BeforeValidator(lambda given: given is True or None)]  # A literal takes 1, too.
     """In place of a loss, reward, losses or gradient of null; over points without an arm."""
-
-    @property
-    def value(self) -> None:
-        return None
 
 
 class LossesEvent(_Event):
