@@ -303,15 +303,8 @@ class Draft:
             where the key came with another body then.
         """
         self.asked_keys.add(key.key)
-        if (stored := self.known.replays.get(key.key)) is not None:
-            body, packed = unpack_answer(stored)
-        elif key.key in self.answers:
-            body, packed = self.answers[key.key]
-        else:
-            return None
-        if body != key.body:
-            raise errors.IdempotencyConflictError
-        return Answer(unpack(packed), replayed=True)
+        stored = self.known.replays.get(key.key) or b"".join(self.answers.get(key.key, ()))
+        return Answer(unpack(packed_answer(stored, key)), replayed=True) if stored else None
 
     def show_version(self, version: str) -> None:
         """Put the version in force after the commit into the answers."""
@@ -324,9 +317,17 @@ class Draft:
                 self.answers[key] = (body, packed.replace(_VERSION_JSON, text))
 
 
-def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
-    """Return the digest of the body an idempotency key came with, and the answer it got."""
-    return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+def packed_answer(stored: bytes, key: Idempotency) -> bytes:
+    """Return the answer that is stored under a key behind the digest of the body that it came with.
+
+    Raises
+    ------
+    IdempotencyConflictError
+        where that is another one.
+    """
+    if stored[:DIGEST_BYTES] != key.body:
+        raise errors.IdempotencyConflictError
+    return stored[DIGEST_BYTES:]
 
 
 # -- What an operation is: one request, applied to a session's draft as part of a batch.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from .. import errors
-from ..commit.batch import Answer, Journal, unpack_answer
+from ..commit.batch import Answer, Journal, packed_answer
 from ..commit.cache import CachedSession, Effective, SessionCache, decoded
 from ..commit.committer import SessionQueues, versions
 from ..commit.schemas import Schemas
@@ -21,7 +20,7 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec
 from ..models.events import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification, check_default_is_given
+from ..models.specification import Specification, check_default_is_given, is_id
 from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary
@@ -221,7 +220,7 @@ class Creator:
             what ``create`` raises.
         """
         session_id, whole = await read_document(document)
-        if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):
+        if not is_id(session_id) or not session_id.startswith(rights.prefix):
             raise errors.ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         cached = await restorable(whole, self._limits, rights)
         run, body = cached.run, None
@@ -240,7 +239,7 @@ class Creator:
         if existing is not None:
             if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
                 raise errors.SessionExistsError
-            return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
+            return Answer(unpack(packed_answer(stored_answer, key)), replayed=True)
         if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
             await self._store.remind(session_id, due_at)
         self._metrics.sessions_created[run.params.learner.kind]()
@@ -283,18 +282,10 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
 
     For a new session only its first version is stored: its view follows from the specification.
     """
-    packed = _packed_answer(stored_answer, key)
+    packed = packed_answer(stored_answer, key)
     if is_answer(packed):
         return Created(session_id, Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored._replace(arms=None)
     begin = partial(Beginning.of, session_id, packed.decode(), None, codec.NEWEST)
     begun = await run_in_thread_if_large(len(now.spec), begin, stored)
     return Created(session_id, Answer(begun.view(now), replayed=True), new=True)
-
-
-def _packed_answer(stored_answer: bytes, key: Idempotency) -> bytes:
-    """Return what is stored under a key, if it came with this body before too."""
-    body, packed = unpack_answer(stored_answer)
-    if body != key.body:
-        raise errors.IdempotencyConflictError
-    return packed

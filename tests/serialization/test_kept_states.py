@@ -2,10 +2,10 @@
 
 import pytest
 
-from service.commit.batch import unpack_answer
+from service.commit.batch import packed_answer
 from service.engine.arm_run import ArmRun
 from service.errors import StateCorruptError
-from service.models.events import digest
+from service.models.events import Idempotency, digest
 from service.serialization import state
 from service.serialization.binary import CodecError
 from tests.support import kept_states
@@ -79,4 +79,4 @@ def test_what_stands_for_event_ids_and_keys_never_changes():
     assert digest("e1").hex() == "afdd4403c41069df839dbe2249f98aee"
     found = digest("key", "POST", "/v1/sessions/{session_id}/act", "jokes")
     assert found.hex() == "a8fb4724706d841d89f0717b27f7f917"
-    assert unpack_answer(bytes(range(16)) + b'{"slot":1}') == (bytes(range(16)), b'{"slot":1}')
+    assert packed_answer(bytes(range(16)) + b'{"slot":1}', Idempotency(b"", bytes(range(16)))) == b'{"slot":1}'
