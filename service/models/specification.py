@@ -357,10 +357,8 @@ def ranges_fit(session: Specification) -> None:
     is_of_points, has_rewards = not isinstance(session.learner, ArmsSpec), session.reward_range is not None
     best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
     of_arms, is_raw = "for learners over arms", not session.normalize_losses
-    _refuse("control", f"control is {of_arms}", wrong=is_of_points and session.control is not None)
-    _refuse("decision_log", f"decision_log is {of_arms}", wrong=is_of_points and session.decision_log is not None)
-    _refuse("tokens", f"tokens are {of_arms}", wrong=is_of_points and session.tokens)
-    _refuse("guard", f"guard is {of_arms}", wrong=is_of_points and session.guard is not None)
+    for field, verb in (("control", "is"), ("decision_log", "is"), ("tokens", "are"), ("guard", "is")):
+        _refuse(field, f"{field} {verb} {of_arms}", wrong=is_of_points and bool(getattr(session, field)))
     has_tolerance = session.guard is not None and session.guard.tolerance is not None
     _refuse("guard.tolerance", "needs control", wrong=has_tolerance and session.control is None)
     _refuse(name, f"{name} needs two different numbers", wrong=best == worst)
