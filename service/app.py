@@ -32,11 +32,8 @@ from .telemetry.metrics import Metrics, timed, watch_process
 if TYPE_CHECKING:
     from .telemetry.tracing import Spans
 
-TITLE = "Bandit online learning with unknown delays"
 LAST_SECONDS = 2.0
 """How long a stop waits, after the last answer, for a store, and a collector of traces, that may be hanging."""
-NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""Turns off FastAPI's telemetry, which would report raw paths and query strings."""
 
 
 class Application(FastAPI):
@@ -59,7 +56,7 @@ class Application(FastAPI):
 
     def __init__(self, runtime: Runtime, lifespan: Lifespan[FastAPI], spans: Spans | None) -> None:
         super().__init__(
-            title=TITLE,
+            title="Bandit online learning with unknown delays",
             version=__version__,
             routes=list(ROUTES),
             lifespan=lifespan,
@@ -67,7 +64,8 @@ class Application(FastAPI):
             openapi_url=None,
             docs_url=None,
             redoc_url=None,
-            telemetry=NO_TELEMETRY,
+            # FastAPI's would report raw paths and query strings.
+            telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         )
         self.state.runtime = runtime
         problem = install(self, runtime.metrics, runtime.settings.retry_after_seconds)

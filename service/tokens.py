@@ -101,13 +101,9 @@ def read(text: str) -> Token | None:
 def _decoded(text: str) -> bytes:
     """Decode base64url in its one right spelling: another token is never taken for this one."""
     data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if _encoded(data) != text:
+    if b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode("ascii") != text:
         raise ValueError("another spelling")
     return data
-
-
-def _encoded(data: bytes) -> str:
-    return b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode("ascii")
 
 
 class SessionTokens:

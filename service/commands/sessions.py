@@ -170,19 +170,15 @@ def _followed(session: Session) -> Iterator[dict[str, Any]]:
         try:
             for page in session.follow(cursor, limit=PAGE):
                 is_away = False
-                yield from _told(page)
+                if "missed" in page:
+                    sys.stderr.write("entries were trimmed away before they were read\n")
+                yield from page["decisions"]
                 cursor = page["cursor"]
         except (NoAnswerError, UnavailableError) as error:
             if not is_away:
                 sys.stderr.write(f"{error}; trying again\n")
             is_away = True
             time.sleep(RETRY_SECONDS)
-
-
-def _told(page: dict[str, Any]) -> list[dict[str, Any]]:
-    if "missed" in page:
-        sys.stderr.write("entries were trimmed away before they were read\n")
-    return list(page["decisions"])
 
 
 def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:

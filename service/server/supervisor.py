@@ -51,14 +51,6 @@ _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOL
 logger = logging.getLogger(__name__)
 
 
-def raise_file_limit() -> None:
-    """Let this process, and those it starts, open as many files as the system permits."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard or (sys.platform == "darwin" and hard == resource.RLIM_INFINITY):
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 class BackOff:
     """Delays before restarts of one process: doubled after each early death, at most ten seconds."""
 
@@ -293,7 +285,9 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(error, CANNOT_START)
     except ValueError as error:
         return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
-    raise_file_limit()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard and (sys.platform != "darwin" or hard != resource.RLIM_INFINITY):  # For workers, too.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     address = show(settings.host, listener.getsockname()[1])
     if not keys and not is_loopback(settings.host):
         logger.warning(NO_KEYS, settings.host)

@@ -144,7 +144,6 @@ async def features_page(reader: Reader, session_id: str) -> Body:
         for a session without features.
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
-    check_id(session_id)
     _, cached = await reader.load(session_id)
     run = of_kind(cached.run, FeatureRun)
     (acts, _, *said), features = run.ledger.said, run.encoder.features
@@ -165,7 +164,6 @@ async def visitor_page(reader: Reader, session_id: str, said: Mapping[str, Any])
         for a session without features, or naming the feature that is wrong.
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
-    check_id(session_id)
     _, cached = await reader.load(session_id)
     run = of_kind(cached.run, FeatureRun)
     names, shares = run.arms.names, run.for_visitor(run.encoder.encode(said).x).tolist()

@@ -215,12 +215,6 @@ def record_writer(folder: Path, version: Version) -> None:
         new.replace(record)
 
 
-def delete_temporary(folder: Path) -> None:
-    """Delete what a server that was killed had begun to write; no server reads it."""
-    for path in (*folder.glob("temp-*"), *(folder / _APPEND_ONLY).glob("temp-*")):
-        path.unlink()
-
-
 def has_lone_snapshot(folder: Path) -> bool:
     """Return whether a folder has a snapshot and no append-only file: a server would start empty beside it.
 
@@ -434,7 +428,9 @@ class EmbeddedServer:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock = lock_folder(self.folder)
             program = choose_program(self._binary, writers_of(self.folder))
-            delete_temporary(self.folder)
+            # What a server that was killed had begun to write: no server reads it.
+            for path in (*self.folder.glob("temp-*"), *(self.folder / _APPEND_ONLY).glob("temp-*")):
+                path.unlink()
             if has_lone_snapshot(self.folder):
                 self._load_snapshot(program.path, timeout)
             if cut := cut_zeros(self.folder):
