@@ -267,11 +267,9 @@ async def test_sessions_without_labels_keep_their_arms(client, learner):
 
     assert (await change(client, 409, add=["x"]))["code"] == "no_labels"
     assert (await change(client, 409))["code"] == "no_labels"
+    assert (await change(client, 409, pause=["a"]))["code"] == "no_labels"
+    assert (await replace(client, ["a"], 409))["code"] == "no_labels"
     assert (await change(client, 422, more=[]))["code"] == "invalid_request"
-
-
-async def test_unknown_sessions_have_no_arms(client):
-    assert (await change(client, 404, add=["x"]))["code"] == "unknown_session"
 
 
 async def test_feedback_in_flight_of_a_removed_arm_is_a_success_that_changes_nothing(client):

@@ -3,10 +3,12 @@
 import json
 import logging
 import random
+from functools import partial
 
 import pytest
 
 from service.store.memory import MemoryStore
+from tests.support import one_session
 from tests.support.changed_documents import changed
 from tests.support.one_session import PATH, act, acts, change, moved, patch, session, view
 from tests.support.plain_groups import Groups, in_control
@@ -24,17 +26,11 @@ KINDS = {
     "no window": {"kind": "fixed", "updates": {"within_seconds": 100}},
     "slots": {"kind": "exp3", "expiry": WINDOW} | SLOTS,
 }
+settled = partial(one_session.settled, query="?on_surplus=skip")
 
 
 async def with_control(client, kind="provisional", share=0.3, **fields):
     return await session(client, **({"reward_range": [0, 1], "control": {"share": share}} | KINDS[kind] | fields))
-
-
-async def settled(client, *events, status=200, query="?on_surplus=skip"):
-    response = await client.post(f"{PATH}/feedbacks{query}", json={"events": events})
-    assert response.status_code == status, response.text
-    answer = response.json()
-    return answer if status != 200 else {name: n for name, n in answer.items() if n and name not in ("slot",)}
 
 
 def event_of(action, reward, **fields):

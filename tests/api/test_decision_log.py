@@ -155,13 +155,6 @@ async def test_a_session_over_points_keeps_no_log(client):
     assert (await client.post("/v1/sessions", json=body)).status_code == 422
 
 
-async def test_posting_another_log_is_another_session(client):
-    await start(client)
-    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]}}
-
-    assert (await client.post("/v1/sessions", json=body)).status_code == 409
-
-
 async def test_voids_and_rewards_are_logged_in_their_words(client):
     await start(client, reward_range=[0, 1])
     for action in (await client.post(f"{PATH}/acts", json={"count": 2})).json()["actions"]:

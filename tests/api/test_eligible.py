@@ -217,8 +217,14 @@ async def test_labels_where_the_session_has_none_are_refused_and_the_other_way_r
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(TAKES)))
-async def test_learners_that_do_not_define_choices_say_so(client, kind):
-    await session(client, kind=kind)
+async def test_learners_that_do_not_define_choices_or_pauses_say_so(client, kind):
+    before = await session(client, kind=kind)
+
+    for field in ("pause", "resume"):
+        refused = await change(client, 422, **{field: ["a"]})
+        assert [error["field"] for error in refused["errors"]] == [field]
+    assert await change(client, pause=[], resume=[]) == before
+    assert before["paused"] == []
 
     for body, field in (
         ({"eligible": ["a"]}, "eligible"),
@@ -259,16 +265,6 @@ async def test_the_numbers_are_those_of_the_run_in_process_and_no_arm_falls_belo
     assert (seen["floor"], seen["probabilities"]) == (0.2, run.probabilities.tolist())
     assert min(seen["probabilities"]) >= 0.05
     assert sum(seen["probabilities"]) == pytest.approx(1)
-
-
-async def test_no_floor_is_a_floor_of_0(client):
-    without = await session(client)
-    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}}
-    again, other = [await client.post("/v1/sessions", json=body | {"floor": each}) for each in (0, 0.1)]
-
-    assert without["floor"] == 0
-    assert (again.status_code, again.json()) == (200, without)
-    assert (other.status_code, other.json()["code"]) == (409, "session_exists")
 
 
 @pytest.mark.parametrize("floor", [1, 1.5, -0.1, "0.1", True])
@@ -404,17 +400,6 @@ async def test_the_only_unpaused_arms_may_go_when_others_come(client):
     assert {action["label"] for action in (await acts(client, count=5))["actions"]} == {"x"}
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(TAKES)))
-async def test_learners_that_do_not_define_pauses_say_so(client, kind):
-    before = await session(client, kind=kind)
-
-    for field in ("pause", "resume"):
-        answer = await change(client, 422, **{field: ["a"]})
-        assert [error["field"] for error in answer["errors"]] == [field]
-    assert await change(client, pause=[], resume=[]) == before
-    assert before["paused"] == []
-
-
 async def test_what_changes_nothing_is_no_commit(client):
     await session(client)
     before = await change(client, pause=["b"])
@@ -424,13 +409,6 @@ async def test_what_changes_nothing_is_no_commit(client):
     assert changed.pop("unknown") == ["nobody", "zz"]
     assert changed == before
     assert await replace(client, ["d", "a", "b", "c", "a"]) == before == await view(client)
-
-
-async def test_sessions_without_labels_have_no_pauses_and_no_catalogue(client):
-    await session(client, arms=3)
-
-    for answer in (await change(client, 409, pause=["a"]), await replace(client, ["a"], 409)):
-        assert answer["code"] == "no_labels"
 
 
 async def test_pauses_are_kept_by_every_store_and_seen_by_every_process(make_client, store):

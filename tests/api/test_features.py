@@ -65,15 +65,6 @@ async def test_view_shows_features_as_declared_with_tokens_and_their_weight(clie
     assert {name: listed[name] for name in shared} == {name: view[name] for name in shared}
 
 
-async def test_a_session_with_other_features_is_another(client):
-    posted = SESSION | {"session_id": "shop"}
-    assert (await client.post("/v1/sessions", json=posted)).status_code == 201
-    other_order = posted | {"features": dict(reversed(FEATURES.items()))}
-    assert (await client.post("/v1/sessions", json=other_order)).status_code == 200
-    answer = await client.post("/v1/sessions", json=posted | {"features": {"age": AGE}})
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (409, "features")
-
-
 @pytest.mark.parametrize(
     ("fields", "field"),
     [

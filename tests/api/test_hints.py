@@ -173,11 +173,6 @@ async def test_a_history_of_points_shows_coordinates(client, create):
     assert sample["mean_loss"] is None
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_an_unknown_session_has_none(client, method):
-    assert (await client.request(method, "/v1/sessions/other/history")).status_code == 404
-
-
 async def test_a_history_ends_with_its_session(client, create):
     path = await create(session_id="s")
     await client.post(f"{path}/act")

@@ -83,10 +83,6 @@ async def test_learners_that_do_not_define_a_floor_get_none(client, learner):
     assert (await patch(client, floor=0))["floor"] == (await patch(client, floor=None))["floor"] == 0
 
 
-async def test_a_session_that_is_not_there(client):
-    assert (await patch(client, 404, floor=0.5))["code"] == "unknown_session"
-
-
 async def test_a_shorter_idle_time_ends_the_session_earlier(client, clock):
     await created(client, idle_ttl_seconds=1000)
     await patch(client, idle_ttl_seconds=10)

@@ -11,7 +11,7 @@ from service.models.specification import Specification
 from service.store.memory import MemoryStore
 from tests.support.changed_documents import sealed
 from tests.support.machines import FIELDS
-from tests.support.one_session import PATH, made, moved, patch
+from tests.support.one_session import PATH, made, moved, patch, settled, view
 
 DAY = 86_400
 REWARDS = {"reward_range": [0, 1], "updates": {"within_seconds": 3 * DAY}}
@@ -41,17 +41,6 @@ async def created(client, kind="multiscale_tsallis", acts=12, segment=None, **fi
     return [action["arm"] for action in actions]
 
 
-async def settled(client, *events, status=200):
-    response = await client.post(f"{PATH}/feedbacks", json={"events": events})
-    assert response.status_code == status, response.text
-    answer = response.json()
-    return answer if status != 200 else {name: count for name, count in answer.items() if count}
-
-
-async def view(client, below=""):
-    return (await client.get(PATH + below)).json()
-
-
 def event(arm, reward, event_id="one", **fields):
     return {"arm": arm, "reward": reward, "event_id": event_id, **fields}
 
@@ -65,12 +54,12 @@ async def test_a_better_event_is_learned_in_the_place_of_the_earlier_one(client,
     run = start_run(Specification.model_validate(fields).decided().params(5))
     assert [run.act(None, *segment.values()).arm for _ in arms] == arms
     first = [event(arm, 0.1 * (n % 4), str(n), **segment) for n, arm in enumerate(arms[:9])]
-    assert await settled(client, *first) == {"applied": 9, "slot": 12, "outstanding": 3}
+    assert await settled(client, *first) == {"applied": 9, "outstanding": 3}
     for each in first:
         run.settle(ArmFeedback(each["arm"], 1 - each["reward"], None, False, segment.get("segment", "")))
     again = [event(arms[4], 0.9, "4", **segment), event(arms[1], 0.1, "1", **segment)]
     worse = [event(arms[7], 0.2, "7", **segment)]
-    assert await settled(client, *again, *worse) == {"updated": 1, "duplicates": 2, "slot": 12, "outstanding": 3}
+    assert await settled(client, *again, *worse) == {"updated": 1, "duplicates": 2, "outstanding": 3}
     run.update(ArmFeedback(arms[4], 1 - 0.9, None, False, segment.get("segment", "")), 1 - 0.0)
     await client.post(f"{PATH}/act", json=segment)
     run.act(None, *segment.values())
@@ -82,12 +71,12 @@ async def test_a_better_event_is_learned_in_the_place_of_the_earlier_one(client,
     rewards = [each["reward"] for each in first]
     rewards[4] = 0.9
     assert shown["mean_reward"] == pytest.approx(sum(rewards) / 9)
-    rows = {row["arm"]: row for row in (await view(client, "/arms"))["arms"]}
+    rows = {row["arm"]: row for row in (await view(client, f"{PATH}/arms"))["arms"]}
     for arm in set(arms[:9]):
         own = [reward for reward, at in zip(rewards, arms, strict=False) if at == arm]
         assert (rows[arm]["feedbacks"], rows[arm]["mean_reward"]) == (len(own), pytest.approx(sum(own) / len(own)))
     if segment:
-        (row,) = (await view(client, "/segments"))["segments"]
+        (row,) = (await view(client, f"{PATH}/segments"))["segments"]
         assert (row["feedbacks"], row["mean_reward"]) == (9, pytest.approx(sum(rewards) / 9))
 
 
@@ -96,7 +85,7 @@ async def test_an_update_needs_no_decision_and_may_come_after_the_window_and_the
     await settled(client, event(arms[0], 0.5))
     clock.now += 2 * DAY
 
-    assert await settled(client, event(arms[0], 0.7)) == {"updated": 1, "slot": 12}
+    assert await settled(client, event(arms[0], 0.7)) == {"updated": 1}
     assert (await view(client))["expired"] == 11
 
 
@@ -117,7 +106,7 @@ async def test_two_of_one_id_in_one_batch_are_taken_in_order(client):
 
     answer = await settled(client, *[event(arms[0], reward) for reward in (0.5, 0.4, 0.7, 0.7, 0.9)])
 
-    assert answer == {"applied": 1, "updated": 2, "duplicates": 2, "slot": 12, "outstanding": 11}
+    assert answer == {"applied": 1, "updated": 2, "duplicates": 2, "outstanding": 11}
     assert (await view(client))["mean_reward"] == 0.9
 
 
@@ -129,7 +118,7 @@ async def test_what_was_stored_for_an_id_counts(client):
     again = event(arms[0], 0.9)
     answer = await settled(client, event(other, 0.9, segment="x"), again | {"segment": "y"}, again)
 
-    assert answer == {"duplicates": 3, "slot": 12, "outstanding": 11}
+    assert answer == {"duplicates": 3, "outstanding": 11}
     assert (await settled(client, event(arms[0], 0.9, segment="x")))["updated"] == 1
 
 
@@ -139,7 +128,7 @@ async def test_voids_and_what_follows_a_void_are_duplicates(client):
 
     answer = await settled(client, event(arms[0], None), event(arms[1], 0.9, "void"))
 
-    assert answer == {"duplicates": 2, "slot": 12, "outstanding": 10}
+    assert answer == {"duplicates": 2, "outstanding": 10}
 
 
 async def test_of_a_removed_arm_a_better_event_is_removed_and_any_other_a_duplicate(client):
@@ -149,10 +138,9 @@ async def test_of_a_removed_arm_a_better_event_is_removed_and_any_other_a_duplic
     await client.patch(f"{PATH}/arms", json={"remove": [label]})
     late = {"label": label, "reward": 0.5, "event_id": "late"}
 
-    assert (await settled(client, event(arms[0], 0.5), event(arms[0], 0.4))) == {
-        "duplicates": 2,
-        **{name: count for name, count in (await view(client)).items() if name in ("slot", "outstanding")},
-    }
+    outstanding = (await view(client))["outstanding"]
+    both = await settled(client, event(arms[0], 0.5), event(arms[0], 0.4))
+    assert both == {"duplicates": 2, "outstanding": outstanding}
     assert (await settled(client, event(arms[0], 0.8), late))["removed"] == 2
     assert (await settled(client, event(arms[0], 0.8), late | {"reward": 0.9}))["duplicates"] == 2
     assert (await view(client))["mean_reward"] == 0.5
@@ -196,16 +184,6 @@ async def test_updates_that_do_not_fit_are_refused(client, learner, updates, fie
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
 
 
-async def test_a_session_posted_again_is_compared(client):
-    await created(client, goals=GOALS)
-
-    assert (await client.post("/v1/sessions", json=body_of(goals=GOALS))).status_code == 200
-    for other, field in ((body_of(), "goals"), (body_of(goals=GOALS, updates={"within_seconds": 60}), "updates")):
-        answer = await client.post("/v1/sessions", json=other)
-        assert answer.status_code == 409
-        assert [each["field"] for each in answer.json()["errors"]] == [field]
-
-
 async def test_updates_and_goals_go_on_in_another_store(client, make_client, clock):
     arms = await created(client, "segments", segment="x", goals=GOALS)
     await settled(client, *[{"arm": arms[n], "goal": "cart", "event_id": str(n), "segment": "x"} for n in (0, 1)])
@@ -218,7 +196,7 @@ async def test_updates_and_goals_go_on_in_another_store(client, make_client, clo
 
     answers = [await settled(each, again, lower, event(arms[1], 1, "void", segment="x")) for each in clients]
 
-    assert answers[0] == answers[1] == {"updated": 1, "duplicates": 2, "slot": 12}
+    assert answers[0] == answers[1] == {"updated": 1, "duplicates": 2}
     shown = [{**await view(each), "version": None} for each in clients]
     assert (shown[0], shown[0]["goals"]["purchase"]) == (shown[1], {"value": 1.0, "events": 1})
 
@@ -239,7 +217,7 @@ async def test_an_update_is_logged_with_its_new_loss(client):
     await settled(client, event(arms[0], 0.5, slot=1), event(arms[0], 0.9, slot=1))
     await settled(client, {"arm": arms[0], "goal": "purchase", "event_id": "one"})
 
-    entries = (await view(client, "/decisions"))["decisions"][13:]
+    entries = (await view(client, f"{PATH}/decisions"))["decisions"][13:]
 
     applied = {"kind": "event", "arm": arms[0], "reward": 0.5, "outcome": "applied", "event_id": "one"}
     applied["session_id"] = "s"
@@ -297,7 +275,7 @@ async def test_whatever_comes_in_whatever_order_agrees_with_a_plain_model(client
         assert {name: answer.get(name, 0) for name in expected} == expected
     total, count = sum(reward for _, reward in counted.values()), len(counted) + defaulted
     assert (await view(client))["mean_reward"] == pytest.approx(total / count)
-    for row in (await view(client, "/arms"))["arms"]:
+    for row in (await view(client, f"{PATH}/arms"))["arms"]:
         own = [reward for arm, reward in counted.values() if arm == row["arm"]]
         assert row["mean_reward"] == (pytest.approx(sum(own) / len(own)) if own else None)
 
@@ -319,7 +297,7 @@ async def test_goals_stand_for_rewards_and_are_counted(client):
         event(arms[2], 0.4, "plain"),
     )
 
-    assert answer == {"applied": 3, "updated": 1, "duplicates": 1, "slot": 12, "outstanding": 9}
+    assert answer == {"applied": 3, "updated": 1, "duplicates": 1, "outstanding": 9}
     shown = await view(client)
     events = {name: goal["events"] for name, goal in shown["goals"].items()}
     assert (events, shown["mean_reward"]) == ({"click": 2, "cart": 0, "purchase": 1}, pytest.approx(1.6 / 3))

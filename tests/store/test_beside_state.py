@@ -114,30 +114,22 @@ async def test_an_unknown_session_has_neither_counts_nor_log(store):
     assert await store.read_log("s", 0, 10) is None
 
 
-async def test_deleting_takes_counts_and_log_with_it(store):
-    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
-    await store.create(new_session(about=b"about"))
+@pytest.mark.parametrize("idle_ttl_ms", [None, 200])
+async def test_what_stands_beside_goes_with_a_deleted_and_an_idle_session(store, idle_ttl_ms):
+    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9, "segments": {b"a": (1, b"one")}}
+    await store.create(new_session(about=b"about", idle_ttl_ms=idle_ttl_ms))
     await store.commit(commit("a-0", "a-1", **fields))
-    await store.delete("s")
-    await store.create(new_session(version="w0"))
-
-    assert await counts(store) == ArmCounts()
-    log = await store.read_log("s", 0, 10)
-    assert (log.session.version, log.entries) == ("w0", [])
-
-
-async def test_counts_and_log_go_with_an_idle_session(store):
-    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
-    await store.create(new_session(idle_ttl_ms=200))
-    await store.commit(commit("a-0", "a-1", **fields))
+    assert idle_ttl_ms or await store.delete("s")
 
     async def gone():
-        return await store.read_counts("s", []) is None
+        return await store.read_counts("s", []) is None and await store.segment_names("s", None, 1) == []
 
     await until(gone)
     await store.create(new_session(version="w0"))
+    log = await store.read_log("s", 0, 10)
+    assert (log.session.version, log.session.about, log.entries) == ("w0", b"", [])
     assert await counts(store) == ArmCounts()
-    assert await entries(store) == []
+    assert await store.read_segments("s", [b"a"], 5) == ReadSegments("w0", [None], [])
 
 
 async def test_sessions_have_counts_and_logs_of_their_own(store):
@@ -204,25 +196,6 @@ async def test_segments_kept_all_along_are_listed_whatever_begins_or_goes(store,
     following = await store.segment_names("s", b"3", 9)
     assert [name for name in [*first, *following] if name not in changes] == [b"3", b"5", b"7"]
     assert await store.segment_names("s", None, 9) == [b"2", b"3", b"5", b"6", b"7"]
-
-
-async def test_segments_go_with_their_session(store, created):
-    await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}))
-    await store.delete("s")
-    await store.create(new_session(version="w0"))
-
-    found = await store.read_segments("s", [b"a"], 5)
-
-    assert found == ReadSegments("w0", [None], [])
-
-
-async def test_segments_expire_with_an_idle_session(store, created):
-    await store.commit(commit("a-0", "a-1", segments={b"a": (1, b"one")}, idle_ttl_ms=50))
-
-    async def gone():
-        return await store.load("s") is None and await store.segment_names("s", None, 1) == []
-
-    await until(gone)
 
 
 @pytest.mark.parametrize("count", [0, 3, 1200])

@@ -43,6 +43,12 @@ async def acts(client, status=200, headers=None, **body):
     return await _asked(client, "POST", "/acts", status, headers, body)
 
 
+async def settled(client, *events, status=200, query=""):
+    """Report events: what became of them, without counts of none; or the problem."""
+    answer = await _asked(client, "POST", f"/feedbacks{query}", status, None, {"events": events})
+    return answer if status != 200 else {name: n for name, n in answer.items() if n and name != "slot"}
+
+
 async def change(client, status=200, headers=None, **body):
     """Add, remove, pause and resume arms."""
     return await _asked(client, "PATCH", "/arms", status, headers, body)
