@@ -20,7 +20,7 @@ import pytest
 from loadtest.bench.turns import LARGE_REQUESTS, in_process_app, longest_turn, worker_settings
 from service.cooperative import FairYield
 from service.models.stored import Stored
-from tests.support.connections import JSON, answers, connected, request
+from tests.support.connections import JSON, answers, connected, exchanged, request
 from tests.support.examples import some_quick
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
@@ -164,9 +164,7 @@ def most_memory(service):
 
 @pytest.mark.slow
 def test_a_large_length_is_refused_before_its_body_comes(service):
-    with connected(service) as connection:
-        connection.sendall(HEAD + f"Content-Length: {LARGE}\r\n\r\n".encode())
-        (answer,) = answers(connection, 2)
+    (answer,) = exchanged(service, HEAD + f"Content-Length: {LARGE}\r\n\r\n".encode(), 2)
 
     assert (answer.status, answer.json["code"]) == (413, "payload_too_large")
 

@@ -11,6 +11,7 @@ from service.sessions import pages as session_pages
 from service.store.base import ArmCounts
 from service.store.memory import MemoryStore
 from tests.support.one_session import pages
+from tests.support.sessions import CountingStore
 
 LONG = [f"{number:03}-".ljust(128, "x") for number in range(110)]
 
@@ -31,16 +32,6 @@ async def test_every_session_is_reached_with_pages_of_any_size(make_client, stor
             assert len(page["sessions"]) <= limit
             listed += [summary["session_id"] for summary in page["sessions"]]
         assert sorted(listed) == sorted(ids)
-
-
-class CountingStore(MemoryStore):
-    """Counts how often a whole session is read."""
-
-    loads = 0
-
-    async def load(self, session_id, *arms):
-        self.loads += 1
-        return await super().load(session_id, *arms)
 
 
 async def use_session(client, session_id, learner):

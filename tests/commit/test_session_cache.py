@@ -15,8 +15,7 @@ from service.serialization import records
 from service.serialization import state as codec
 from service.sessions.act import Act
 from service.store.base import Snapshot, Written
-from service.store.memory import MemoryStore
-from tests.support.sessions import sessions_on
+from tests.support.sessions import CountingStore, sessions_on
 
 MIB = 2**20
 
@@ -60,16 +59,6 @@ def test_sessions_leave_when_their_labels_take_too_much():
         cache.put(str(number), cached({"kind": "dexp3", "arms": labels}))
 
     assert 2 <= sum(cache.get(str(number)) is not None for number in range(20)) <= 5
-
-
-class CountingStore(MemoryStore):
-    """A store that counts how often sessions are read."""
-
-    loads = 0
-
-    async def load(self, session_id, *arms):
-        self.loads += 1
-        return await super().load(session_id, *arms)
 
 
 @pytest.mark.parametrize("learner", [{"n_arms": 3}, {"arms": ["a", "b"]}])

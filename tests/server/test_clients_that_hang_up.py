@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.connections import answers, connected, ends, request
+from tests.support.connections import answers, connected, ends, exchanged, request
 from tests.support.programs import program
 from tests.support.running import CHECKOUT, RunningService, create
 from tests.support.waiting import wait_until
@@ -152,10 +152,7 @@ def test_requests_that_wait_in_line_are_answered_after_a_half_close(service, cou
 
 def test_a_large_body_then_a_half_close_is_answered(service):
     body = json.dumps({"learner": {"kind": "dexp3", "arms": [f"arm-{number}" for number in range(5_000)]}}).encode()
-    with connected(service) as connection:
-        connection.sendall(request("/v1/sessions", body))
-        connection.shutdown(socket.SHUT_WR)
-        (answer,) = answers(connection, 1)
+    (answer,) = exchanged(service, request("/v1/sessions", body), 1, half_closes=True)
 
     assert answer.status == 201
 
@@ -171,11 +168,7 @@ def test_a_large_body_then_a_half_close_is_answered(service):
     ],
 )
 def test_half_a_request_then_a_half_close_ends_the_connection(service, sent, statuses):
-    with connected(service) as connection:
-        connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
-
-        assert [answer.status for answer in answers(connection, 3)] == statuses
+    assert [answer.status for answer in exchanged(service, sent, 3, half_closes=True)] == statuses
 
 
 def test_a_client_that_closed_has_its_act_done(service):
@@ -195,10 +188,7 @@ def test_a_reader_that_waits_and_leaves_gives_its_place_back(service):
         with contextlib.ExitStack() as stack:
             for _ in range(10):
                 stack.enter_context(connected(service)).sendall(asked)
-    with connected(service) as connection:
-        connection.sendall(asked)
-        connection.shutdown(socket.SHUT_WR)
-        (answer,) = answers(connection, 1)
+    (answer,) = exchanged(service, asked, 1, half_closes=True)
 
     assert (answer.status, answer.json["decisions"]) == (200, [])
 
@@ -287,9 +277,8 @@ def test_a_name_that_is_not_found_when_nobody_waits_for_it(tmp_path, hanging, co
         service.wait_serving(2)
         wait_until(lambda: service.text().count("not ready") >= 2)
         for _ in range(4):
-            with connected(service) as call:
-                call.sendall(request("/v1/sessions/s", method="GET"))
-                assert [answer.status for answer in answers(call, 1)] == [503]
+            (answer,) = exchanged(service, request("/v1/sessions/s", method="GET"), 1)
+            assert answer.status == 503
         assert service.stop() == 0
 
     assert unheeded(service) == []

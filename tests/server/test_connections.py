@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from service.server.connection_limits import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
-from tests.support.connections import answers, connected, request
+from tests.support.connections import answers, connected, exchanged, request
 from tests.support.programs import program
 from tests.support.running import CHECKOUT, RunningService
 from tests.support.waiting import wait_until
@@ -99,9 +99,7 @@ def test_half_open_heads_hold_up_no_health_check(tmp_path):
         for path in ("/livez", "/readyz"):
             for _ in range(20):
                 started = time.monotonic()
-                with connected(service) as connection:
-                    connection.sendall(request(path, method="GET"))
-                    assert answers(connection, 1)[0].status == 200
+                assert exchanged(service, request(path, method="GET"), 1)[0].status == 200
                 assert time.monotonic() - started < 1
 
         assert any("connections are open, the most of a worker" in message for message in service.messages())

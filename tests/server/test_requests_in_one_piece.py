@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.support.connections import answers, connected, ends, request
+from tests.support.connections import answers, connected, ends, exchanged, request
 from tests.support.protocol import spoken_to
 
 # -- What one piece of bytes holds: the end of one request, all of another, and the beginning of a third.
@@ -97,8 +97,6 @@ def test_they_are_refused_and_nothing_is_done(service, sent, status, code):
 
 
 def test_what_no_browser_sends_is_served(service):
-    with connected(service) as connection:
-        connection.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
-        (answer,) = answers(connection, 1)
+    (answer,) = exchanged(service, b"GET /livez HTTP/1.0\r\n\r\n", 1)
 
     assert answer.status == 200

@@ -51,6 +51,15 @@ def answers(connection: socket.socket, count: int) -> list[Answer]:
     return found
 
 
+def exchanged(service: RunningService, sent: bytes, count: int, *, half_closes: bool = False) -> list[Answer]:
+    """The answers to some bytes on a connection of their own, as ``answers`` returns them."""
+    with connected(service) as connection:
+        connection.sendall(sent)
+        if half_closes:
+            connection.shutdown(socket.SHUT_WR)
+        return answers(connection, count)
+
+
 def _first(received: bytes) -> tuple[Answer, bytes] | None:
     """The first answer, once all of it is there, and what comes after it."""
     head, end, rest = received.partition(b"\r\n\r\n")

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from service.commit.cache import SessionCache
@@ -25,6 +26,7 @@ from service.store.base import (
     StoreOptions,
     Written,
 )
+from service.store.memory import MemoryStore
 from service.telemetry.metrics import Labels, Metrics
 from service.tokens import TokenKeys
 
@@ -105,3 +107,13 @@ async def use(url: str, **options: Any) -> None:
         assert await store.delete("s")
     finally:
         await store.close()
+
+
+class CountingStore(MemoryStore):
+    """Counts how often a whole session is read."""
+
+    loads = 0
+
+    async def load(self, session_id: str, arms: Sequence[int] = ()) -> Snapshot | None:
+        self.loads += 1
+        return await super().load(session_id, arms)

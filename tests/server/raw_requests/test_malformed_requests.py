@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD, SIZE, slot
-from tests.support.connections import answers, connected, request
+from tests.support.connections import exchanged, request
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,7 @@ from tests.support.connections import answers, connected, request
 )
 def test_what_is_no_request_gets_a_problem_and_the_connection_ends(service, sent):
     before = slot(service)
-    with connected(service) as connection:
-        connection.sendall(sent)
-        (answer,) = answers(connection, 2)
+    (answer,) = exchanged(service, sent, 2)
 
     assert (answer.status, answer.json["status"], answer.json["code"]) == (400, 400, "bad_request")
     assert answer.headers["content-type"] == "application/problem+json"
@@ -101,34 +99,25 @@ def test_what_is_no_request_gets_a_problem_and_the_connection_ends(service, sent
     ],
 )
 def test_heads_are_bounded(service, sent):
-    with connected(service) as connection:
-        connection.sendall(sent)
-        (answer,) = answers(connection, 2)
+    (answer,) = exchanged(service, sent, 2)
 
     assert (answer.status, answer.json["code"]) == (431, "head_too_large")
 
 
 def test_requests_before_a_broken_one_are_answered_first(service):
-    with connected(service) as connection:
-        connection.sendall(ACTS * 3 + b"BROKEN\r\n\r\n" + ACTS)
-
-        assert [answer.status for answer in answers(connection, 5)] == [200, 200, 200, 400]
+    told = exchanged(service, ACTS * 3 + b"BROKEN\r\n\r\n" + ACTS, 5)
+    assert [answer.status for answer in told] == [200, 200, 200, 400]
 
 
 def test_a_broken_body_behind_another_request_is_answered_second(service):
-    with connected(service) as connection:
-        connection.sendall(ACTS + HEAD + CHUNKED + b"\r\nzz\r\n")
-
-        assert [answer.status for answer in answers(connection, 3)] == [200, 400]
+    assert [answer.status for answer in exchanged(service, ACTS + HEAD + CHUNKED + b"\r\nzz\r\n", 3)] == [200, 400]
 
 
 def test_they_are_counted_and_logged_like_all_errors(service):
     with service.client() as client:
         count = 'bandit_problems_total{code="bad_request"} '
         before = float(client.get("/metrics").text.partition(count)[2].split()[0])
-        with connected(service) as connection:
-            connection.sendall(b"FORGED LINE\r\n\r\n")
-            (answer,) = answers(connection, 2)
+        (answer,) = exchanged(service, b"FORGED LINE\r\n\r\n", 2)
 
         assert float(client.get("/metrics").text.partition(count)[2].split()[0]) == before + 1
     assert answer.headers["x-request-id"] in service.text()
