@@ -38,7 +38,6 @@ from tests.support.connections import exchanged, request
             pytest.param(b"GET http://" + host + b"/livez HTTP/1.1\r\nHost: a\r\n\r\n", id=f"absolute {host!r}")
             for host in (b"a:65536", b"[zz]", b"[::::]", b"u:p@a", b"a%zz")
         ),
-        pytest.param(b"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", id="absolute without a path"),
         pytest.param(b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", id="CONNECT"),
         pytest.param(HEAD + SIZE + CHUNKED + b"\r\n" + CHUNKS, id="length, then chunked"),
         pytest.param(HEAD + CHUNKED + SIZE + b"\r\n" + CHUNKS, id="chunked, then length"),

@@ -114,6 +114,7 @@ def test_ten_thousand_pipelined_requests_are_answered_in_order(service):
         ("/v1/sessions/s%2fact", 404),
         ("/v1/sessions/s;a=b", 404),
         ("/v1/sessions/S", 404),
+        ("http://a", 200),
         ("/v1/sessions/%73", 200),
         ("/v1/sessions/" + "a" * 10_000, 404),
     ],
