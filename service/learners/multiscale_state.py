@@ -34,7 +34,7 @@ MIXTURE_SHARE = 0.35
 LARGEST_RISE = 0.5
 """Bound on one event's rise of a sum, in units of scale/sqrt(p)."""
 LOGGED_ARMS = 64
-"""Arms from which on a session is stored as a log of what was done since a slot's opening: of few, the last one's."""
+"""Arms from which on a session is stored as a log of what was done since a slot opened: of few, the last one."""
 MOST_STEPS = 1_000
 """Longer logs are given up until the next slot: the session is stored whole."""
 ARMS_PER_STEP, KEPT_CELLS = 100, 1_000_000
