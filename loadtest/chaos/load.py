@@ -137,11 +137,15 @@ LOG_ENTRIES = 1_000_000
 TEN_DAYS = 864_000
 """A window that no clock of a round reaches."""
 LEARNERS: dict[str, dict[str, Any]] = {
-    "multiscale_tsallis": {"reward_range": [0, 1], "expiry": {"after_seconds": TEN_DAYS, "default_reward": 0}},
+    "multiscale_tsallis": {
+        "reward_range": [0, 1],
+        "expiry": {"after_seconds": TEN_DAYS, "default_reward": 0},
+        "learner": {"n_arms": 80},
+    },
     "centred_tsallis": {"floor": 0.05},
     "exp3": {"learner": {"learning_rate": 0.01}},
 }
-"""Options of sessions: rewards with provisional defaults, a state in one value, and records of slots beside it."""
+"""Options of sessions: rewards with provisional defaults and a log, a state in one value, and records of slots."""
 IMPROVED: dict[str, dict[str, Any]] = {
     **{kind: LEARNERS[kind] for kind in ("multiscale_tsallis", "centred_tsallis")},
     "fixed": {"reward_range": [0, 1]},

@@ -25,6 +25,7 @@ SEED_BITS = 128
 """Random bits of a seed that the client did not choose."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
+_DEFAULTS = [(name, each.default) for name, each in Specification.model_fields.items() if name != "seed"]
 _SEED = re.compile(rb',"seed":(0|[1-9][0-9]{0,38})\}\Z')
 """How ``Stored.encode`` ends."""
 
@@ -59,13 +60,15 @@ class Stored(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the bytes that the store keeps: what differs from the defaults, and the seed, which comes last."""
-        spec, known = self.specification, type(self.specification).model_fields
-        given = {name for name in known if name != "seed" and getattr(spec, name) != known[name].default}
-        fields = spec.model_dump(mode="json", include=given, exclude_none=True)
+        spec = self.specification
+        values = vars(spec)
+        given = {name for name, default in _DEFAULTS if values[name] != default}
+        fields = spec.model_dump_json(include=given, exclude_none=True).encode()
         arms = {} if self.arms is None else {"arms": _arms_fields(self.arms, self.specification)}
         ended = {"tokens_from": self.tokens_from} if self.tokens_from else {}
         order = {} if spec.features is None else {"features": list(spec.features)}
-        return _JSON.encode({"specification": fields, **arms, **ended, **order, "seed": self.seed}).encode()
+        beside = _JSON.encode({**arms, **ended, **order, "seed": self.seed}).encode()
+        return b'{"specification":%b,%b' % (fields, beside[1:])
 
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""

@@ -42,8 +42,9 @@ class Start(NamedTuple):
     """May not be changed: many sessions may share it."""
     state: bytes
     about: bytes
-    effective: float | None
     view: ShortView | None
+    kept: CachedSession | None
+    """As a worker keeps it, without version and times; None if it does not keep what is new."""
 
     @classmethod
     def of(cls, stored: Stored, schema: int) -> Start:
@@ -59,7 +60,9 @@ class Start(NamedTuple):
         state = codec.encode(run, schema, effective=effective)
         about = summary.encode_about(stored.specification.chosen(), run)
         view = ShortView.of(CachedSession("", stored, run, b"", 0))
-        return cls(stored, run, state, about, effective, view)
+        return cls(
+            stored, run, state, about, view, CachedSession.new("", stored, run, state, Effective(effective, 0))
+        )
 
 
 @lru_cache(maxsize=64)
@@ -96,9 +99,11 @@ class Beginning(NamedTuple):
 
     def cached(self, created_at: float) -> CachedSession | None:
         """Return the session for a worker's cache, sharing what others have alike: see ``CachedSession.new``."""
-        start, seed, effective = self.start, self.stored.seed, Effective(self.start.effective, created_at)
-        stored, run = start.stored._replace(seed=seed), start.run.with_seed(seed)
-        return CachedSession.new(self.new.version, stored, run, start.state, effective)
+        if (kept := self.start.kept) is None or kept.effective is None:
+            return None
+        stored, run = kept.stored._replace(seed=self.stored.seed), kept.run.with_seed(self.stored.seed)
+        kept = kept._replace(effective=kept.effective._replace(at=created_at), created_at=created_at)
+        return kept._replace(version=self.new.version, stored=stored, run=run)
 
     def view(self, created: Snapshot) -> Body:
         """Return the view of the session as it was created, whatever has happened to it since.
