@@ -12,8 +12,8 @@ from service.store.memory import MemoryStore
 from tests.support import vectors
 from tests.support.changed_documents import changed, joined, sealed, with_checksum
 from tests.support.examples import examples
+from tests.support.one_session import PATH, answered, made
 
-PATH = "/v1/sessions/s"
 SHOWN = ("", "/arms?sort=-mean", "/segments", "/history", "/decisions", "?segment=home", "/arms?segment=")
 SHOWN += ("/export",)
 LABELS = {"arms": ["a", "b", "c"]}
@@ -74,13 +74,11 @@ async def played(client, fields):
 
 async def document_of(client, fields):
     """A session that was used, exported and deleted."""
-    answer = await client.post("/v1/sessions", json={"session_id": "s", "seed": 7, **fields})
-    assert answer.status_code == 201, answer.text
+    await made(client, seed=7, **fields)
     assert await played(client, fields) == []
-    exported = await client.get(f"{PATH}/export")
+    exported = await answered(client, "GET", f"{PATH}/export")
     await client.delete(PATH)
-    assert exported.status_code == 200, exported.text
-    return exported.json()
+    return exported
 
 
 async def tried(clients, fields, document):

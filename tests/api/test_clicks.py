@@ -12,7 +12,7 @@ from service.sessions.clicks import MAX_ADDRESSES, ClickRates
 from service.settings import SecretText
 from service.telemetry.logs import OWNED
 from service.tokens import read
-from tests.support.one_session import moved
+from tests.support.one_session import answered, moved
 
 ORIGIN = {"origin": "https://shop.example", "sec-fetch-site": "cross-site"}
 REWARDS = {"tokens": True, "reward_range": [0, 1]}
@@ -27,9 +27,7 @@ async def client(make_client, memory):
 
 
 async def acted(client, path, route="act", **body):
-    answer = await client.post(f"{path}/{route}", json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return await answered(client, "POST", f"{path}/{route}", json=body)
 
 
 async def clicked(client, body, status=204, code=None, indexes=None, **headers):

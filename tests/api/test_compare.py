@@ -8,7 +8,7 @@ from service.engine.control import Sums, verdict
 from service.engine.ledger import LossRange
 from service.settings import SecretText
 from tests.support.api_keys import ADMIN, CLIENT, KEYS, SHOP, bearer
-from tests.support.one_session import made
+from tests.support.one_session import answered, made
 
 EXPIRY = {"after_seconds": 60, "default_reward": 0}
 REWARDS = {"learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]}, "reward_range": [0, 2], "expiry": EXPIRY}
@@ -23,9 +23,8 @@ async def played(client, session_id, acts, clicks):
 
 
 async def compare(client, learner, control, status=200, **more):
-    answer = await client.get("/v1/compare", params={"learner": learner, "control": control}, **more)
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    both = {"learner": learner, "control": control}
+    return await answered(client, "GET", "/v1/compare", status, params=both, **more)
 
 
 async def test_two_sessions_are_compared_as_two_groups(client, clock):

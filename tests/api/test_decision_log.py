@@ -11,7 +11,7 @@ from service.cooperative import FairYield
 from service.evaluation.command import main as evaluate
 from service.models.specification import Specification
 from service.serialization.summary import time_text
-from tests.support.one_session import PATH, made, pages
+from tests.support.one_session import PATH, answered, made, pages
 
 
 async def start(client, **fields):
@@ -20,9 +20,7 @@ async def start(client, **fields):
 
 
 async def log(client, **params):
-    answer = await client.get(f"{PATH}/decisions", params=params)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return await answered(client, "GET", f"{PATH}/decisions", params=params)
 
 
 def timeless(decisions):

@@ -7,6 +7,7 @@ import pytest
 
 from service.learners.features import UNIT
 from service.store.memory import MemoryStore
+from tests.support.one_session import answered
 from tests.support.plain_features import PlainFeatures
 
 AGE = {"kind": "number", "range": [0, 100]}
@@ -22,13 +23,8 @@ SESSION = {
 
 
 @pytest.fixture
-def store(clock):
-    return MemoryStore(clock=clock)
-
-
-@pytest.fixture
-async def client(make_client, store):
-    return await make_client(store, clicks_per_second=0)
+async def client(make_client, memory):
+    return await make_client(memory, clicks_per_second=0)
 
 
 async def refused(client, path, body, field, code="invalid_request", method="post"):
@@ -40,15 +36,12 @@ async def refused(client, path, body, field, code="invalid_request", method="pos
 
 
 async def acted(client, path, said=None, route="act", **body):
-    answer = await client.post(f"{path}/{route}", json=body | ({} if said is None else {"features": said}))
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    said = {} if said is None else {"features": said}
+    return await answered(client, "POST", f"{path}/{route}", json=body | said)
 
 
 async def told(client, path, **event):
-    answer = await client.post(f"{path}/feedback?on_surplus=skip", json=event)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return await answered(client, "POST", f"{path}/feedback?on_surplus=skip", json=event)
 
 
 # -- Sessions with features.

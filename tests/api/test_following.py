@@ -10,7 +10,7 @@ from service.errors import NewerSchemaError, StateCorruptError
 from service.serialization.state import NEWEST
 from service.sessions import pages
 from service.store.memory import MemoryStore
-from tests.support.one_session import PATH, act, acts, moved, patch, session
+from tests.support.one_session import PATH, act, acts, answered, moved, patch, session
 from tests.support.sessions import commit
 from tests.support.waiting import until
 
@@ -21,9 +21,7 @@ async def start(client, most=1000):
 
 async def read(client, cursor=None, status=200, **query):
     query |= {} if cursor is None else {"cursor": cursor}
-    answer = await client.get(f"{PATH}/decisions", params=query)
-    assert answer.status_code == status, answer.text
-    return answer.json()
+    return await answered(client, "GET", f"{PATH}/decisions", status, params=query)
 
 
 def positions(page):

@@ -20,6 +20,7 @@ from tests.support.api_keys import ADMIN, CLIENT, KEYS, SETUP, SHOP, bearer
 from tests.support.connections import answers, connected, request
 from tests.support.http import http_client
 from tests.support.one_session import pages
+from tests.support.problems import assert_problem
 from tests.support.running import RunningService, create
 from tests.support.waiting import SECONDS, wait_until
 
@@ -35,16 +36,6 @@ async def client(make_client):
         answer = await client.post("/v1/sessions", json=body, headers=bearer(ADMIN))
         assert answer.status_code == 201
     return client
-
-
-@pytest.fixture
-def problem():
-    def check(answer, status, code):
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
-        assert answer.headers["content-type"] == "application/problem+json"
-        return answer
-
-    return check
 
 
 @pytest.mark.parametrize(
@@ -63,8 +54,8 @@ def problem():
         *(("GET", "/docs-assets/swagger-ui.css"), ("GET", "/openapi.json"), ("GET", "/nowhere")),
     ],
 )
-async def test_without_a_valid_key_nobody_gets_in(client, problem, method, path, headers):
-    answer = problem(await client.request(method, path, headers=headers), 401, "unauthorized")
+async def test_without_a_valid_key_nobody_gets_in(client, method, path, headers):
+    answer = assert_problem(await client.request(method, path, headers=headers), 401, "unauthorized")
 
     assert answer.headers["www-authenticate"].startswith("Bearer ")
     detail = answer.json()["detail"]
@@ -164,8 +155,8 @@ async def test_the_document_tells_how_keys_are_sent(client, document):
         *(("DELETE", "/v1/sessions/other", SETUP), ("PATCH", "/v1/sessions/other/arms", SETUP)),
     ],
 )
-async def test_sessions_outside_the_prefix_do_not_exist(client, problem, method, path, key):
-    there = problem(await client.request(method, path, headers=bearer(key)), 404, "unknown_session")
+async def test_sessions_outside_the_prefix_do_not_exist(client, method, path, key):
+    there = assert_problem(await client.request(method, path, headers=bearer(key)), 404, "unknown_session")
     missing = path.replace("other", "shop-missing").replace("%6Fther", "shop-missing")
     body = {"add": ["a"]} if method == "PATCH" else None
     nowhere = await client.request(method, missing, json=body, headers=bearer(key))
@@ -189,20 +180,20 @@ async def test_a_list_and_its_cursors_show_nothing_outside_the_prefix(client):
         assert answer.status_code == 422, other
 
 
-async def test_sessions_are_created_within_the_prefix_and_the_limits(client, problem):
+async def test_sessions_are_created_within_the_prefix_and_the_limits(client):
     async def post(**body):
         return await client.post("/v1/sessions", json={"learner": LEARNER} | body, headers=bearer(SETUP))
 
-    problem(await post(session_id="mine"), 403, "forbidden")
-    problem(await post(learner={"kind": "dexp3", "n_arms": 5}), 422, "invalid_request")
+    assert_problem(await post(session_id="mine"), 403, "forbidden")
+    assert_problem(await post(learner={"kind": "dexp3", "n_arms": 5}), 422, "invalid_request")
     answer = await post()
     assert answer.status_code == 201
     assert answer.json()["session_id"].startswith("shop-")
-    problem(await post(), 403, "forbidden")
+    assert_problem(await post(), 403, "forbidden")
     assert (await post(session_id="shop-1")).status_code == 200
 
 
-async def test_arms_are_added_within_the_limit_and_removed_however_many_there_are(client, problem):
+async def test_arms_are_added_within_the_limit_and_removed_however_many_there_are(client):
     body = {"session_id": "shop-2", "learner": {"kind": "dexp3", "arms": [*"abcdefgh"]}}
     assert (await client.post("/v1/sessions", json=body, headers=bearer(ADMIN))).status_code == 201
 
@@ -210,18 +201,18 @@ async def test_arms_are_added_within_the_limit_and_removed_however_many_there_ar
         return await client.patch("/v1/sessions/shop-2/arms", json=body, headers=bearer(SETUP))
 
     assert (await change(remove=["a"])).json()["learner"]["n_arms"] == 7
-    problem(await change(remove=["b"], add=["x"]), 422, "invalid_request")
+    assert_problem(await change(remove=["b"], add=["x"]), 422, "invalid_request")
     assert (await change(remove=["b", "c", "d", "e"], add=["x"])).json()["learner"]["n_arms"] == 4
-    problem(await change(add=["y"]), 422, "invalid_request")
+    assert_problem(await change(add=["y"]), 422, "invalid_request")
     await change(remove=["x"])
     assert (await change(add=["y"])).json()["learner"]["n_arms"] == 4
 
 
-async def test_a_body_is_bounded_by_the_key(client, problem):
+async def test_a_body_is_bounded_by_the_key(client):
     event = {"arm": 0, "loss": 0.5, "event_id": "x" * 80}
 
     answer = await client.post("/v1/sessions/shop-1/feedback", json=event, headers=bearer(SHOP))
-    problem(answer, 413, "payload_too_large")
+    assert_problem(answer, 413, "payload_too_large")
 
 
 async def test_idempotency_keys_count_within_an_api_key(client):
@@ -264,7 +255,7 @@ async def test_as_many_sessions_as_a_key_may_have_are_created_however_many_are_a
         ("GET", "/nowhere", b"", 403),
     ],
 )
-async def test_a_key_has_its_rate_before_all_else_is_checked(make_client, problem, method, path, body, status):
+async def test_a_key_has_its_rate_before_all_else_is_checked(make_client, method, path, body, status):
     key = {"name": "slow", "role": "client", "key": OLD, "requests_per_second": 1}
     client = await make_client(api_keys=SecretText(json.dumps([key, KEYS[0]])))
     fields = {"session_id": "shop-1", "learner": LEARNER}
@@ -274,11 +265,11 @@ async def test_a_key_has_its_rate_before_all_else_is_checked(make_client, proble
         return await client.request(method, path, content=body, headers=bearer(OLD) | JSON)
 
     assert (await ask()).status_code == status
-    assert problem(await ask(), 429, "rate_limited").headers["retry-after"] == "1"
+    assert assert_problem(await ask(), 429, "rate_limited").headers["retry-after"] == "1"
     view = await client.get("/v1/sessions/shop-1", headers=bearer(ADMIN))
     assert view.json()["slot"] == (1 if status == 200 else 0)
     assert (await client.get("/livez", headers=bearer(OLD))).status_code == 200
-    problem(await client.get(path, headers=bearer(NEW)), 401, "unauthorized")
+    assert_problem(await client.get(path, headers=bearer(NEW)), 401, "unauthorized")
     metrics = (await client.get("/metrics", headers=bearer(ADMIN))).text
     assert 'bandit_problems_total{code="rate_limited"} 1.0' in metrics
 
@@ -334,7 +325,7 @@ async def status(client, key):
     return (await client.get("/v1/sessions", headers={"X-API-Key": key})).status_code
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _looks_often(monkeypatch):
     monkeypatch.setattr(api_keys, "WATCH_SECONDS", 0.001)
 
@@ -345,7 +336,6 @@ async def eventually(condition):
             await asyncio.sleep(0.001)
 
 
-@pytest.mark.usefixtures("_looks_often")
 async def test_a_changed_file_is_read_again(make_client, file):
     client = await make_client(api_keys_file=file)
     assert [await status(client, key) for key in (OLD, NEW)] == [200, 401]
@@ -363,7 +353,6 @@ async def _is(client, key, expected):
     return await status(client, key) == expected
 
 
-@pytest.mark.usefixtures("_looks_often")
 @pytest.mark.parametrize("text", ["", "[]", "{", '[{"name": "a", "role": "king", "key": "secretsecretsecret"}]'])
 async def test_a_file_that_cant_be_used_changes_nothing(make_client, file, caplog, text):
     client = await make_client(api_keys_file=file)
@@ -380,7 +369,6 @@ async def test_a_file_that_cant_be_used_changes_nothing(make_client, file, caplo
     await eventually(lambda: _is(client, NEW, 200))
 
 
-@pytest.mark.usefixtures("_looks_often")
 async def test_a_file_that_is_removed_changes_nothing(make_client, file, caplog):
     client = await make_client(api_keys_file=file)
     file.unlink()

@@ -12,7 +12,7 @@ from service.learners.centred_tsallis import CentredTsallisSpec
 from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from service.store import open_store
 from tests.support import vectors
-from tests.support.one_session import PATH, acts, session, view
+from tests.support.one_session import PATH, acts, answered, session, view
 from tests.support.runs import start
 from tests.support.vectors import over_arms, with_eligible_arms
 
@@ -35,13 +35,9 @@ SPECS = [
 EXP3 = {"kind": "exp3", "n_arms": 3, "learning_rate": 0.5}
 
 
-async def post(client, path, body=None):
-    return await client.post(path, json=body)
-
-
 async def create(client, spec, name="s"):
-    response = await post(client, "/v1/sessions", {"session_id": name, "learner": spec, "seed": 11})
-    assert response.status_code == 201, response.text
+    body = {"session_id": name, "learner": spec, "seed": 11}
+    await answered(client, "POST", "/v1/sessions", 201, json=body)
     return f"/v1/sessions/{name}"
 
 
@@ -66,7 +62,7 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec, store, m
     for t in range(40):
         if t % 14 == 13:
             client = await make_client(store)
-        body = (await post(client, f"{path}/act")).json()
+        body = (await client.post(f"{path}/act")).json()
         action = twin.act()
         assert body["slot"] == action.slot
         if isinstance(action, ArmAction):
@@ -80,7 +76,7 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec, store, m
             event, posted = waiting.pop(int(rng.integers(len(waiting))))
             if twin.surplus([event]):
                 continue
-            response = await post(client, f"{path}/feedback", posted)
+            response = await client.post(f"{path}/feedback", json=posted)
             assert response.status_code == 200, response.text
             twin.settle(event)
 
@@ -93,15 +89,15 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec, store, m
 async def test_open_slots_outlive_the_service_on_every_store(store, make_client):
     client = await make_client(store)
     path = await create(client, EXP3)
-    actions = (await post(client, f"{path}/acts", {"count": 30})).json()["actions"]
+    actions = (await client.post(f"{path}/acts", json={"count": 30})).json()["actions"]
     settled = [{"arm": a["arm"], "loss": 0.5, "slot": a["slot"]} for a in actions]
-    assert (await post(client, f"{path}/feedbacks", {"events": settled[:20]})).status_code == 200
+    assert (await client.post(f"{path}/feedbacks", json={"events": settled[:20]})).status_code == 200
 
     client = await make_client(store)
 
-    refused = await post(client, f"{path}/feedbacks", {"events": settled[18:22]})
+    refused = await client.post(f"{path}/feedbacks", json={"events": settled[18:22]})
     assert (refused.status_code, refused.json()["indexes"]) == (409, [0, 1])
-    assert (await post(client, f"{path}/feedbacks", {"events": settled[20:]})).json()["outstanding"] == 0
+    assert (await client.post(f"{path}/feedbacks", json={"events": settled[20:]})).json()["outstanding"] == 0
     await client.delete(path)
     assert await store.read_records("s") == {}
 
@@ -113,19 +109,19 @@ async def test_two_workers_share_the_open_slots(make_client):
 
     for turn in range(20):
         acting, settling = (one, two) if turn % 2 else (two, one)
-        action = (await post(acting, f"{path}/act")).json()
+        action = (await acting.post(f"{path}/act")).json()
         event = {"arm": action["arm"], "loss": 0.3, "slot": action["slot"]}
-        assert (await post(settling, f"{path}/feedback", event)).status_code == 200
-        again = await post(acting, f"{path}/feedback", event)
+        assert (await settling.post(f"{path}/feedback", json=event)).status_code == 200
+        again = await acting.post(f"{path}/feedback", json=event)
         assert (again.status_code, again.json()["code"]) == (409, "surplus_feedback")
 
 
 @pytest.mark.parametrize("kind", ["exp3", "bold"])
 async def test_feedback_without_its_slot_is_told_what_is_missing(kind, client):
     path = await create(client, EXP3 | {"kind": kind})
-    action = (await post(client, f"{path}/act")).json()
+    action = (await client.post(f"{path}/act")).json()
 
-    response = await post(client, f"{path}/feedback", {"arm": action["arm"], "loss": 0.5})
+    response = await client.post(f"{path}/feedback", json={"arm": action["arm"], "loss": 0.5})
 
     assert response.status_code == 422
     assert "slot" in response.json()["detail"]
@@ -134,9 +130,9 @@ async def test_feedback_without_its_slot_is_told_what_is_missing(kind, client):
 
 async def test_a_slot_that_drew_another_arm_is_refused(client):
     path = await create(client, EXP3)
-    action = (await post(client, f"{path}/act")).json()
+    action = (await client.post(f"{path}/act")).json()
 
-    response = await post(client, f"{path}/feedback", {"arm": (action["arm"] + 1) % 3, "loss": 0.5, "slot": 1})
+    response = await client.post(f"{path}/feedback", json={"arm": (action["arm"] + 1) % 3, "loss": 0.5, "slot": 1})
 
     assert response.status_code == 422
     assert "slot 1 drew arm" in response.text
@@ -146,20 +142,20 @@ async def test_a_slot_that_drew_another_arm_is_refused(client):
 @pytest.mark.parametrize("kind", ["exp3", "bold"])
 async def test_slots_beyond_the_bound_are_dropped_and_counted(client, kind):
     path = await create(client, EXP3 | {"kind": kind, "max_open_slots": 3})
-    actions = (await post(client, f"{path}/acts", {"count": 5})).json()["actions"]
+    actions = (await client.post(f"{path}/acts", json={"count": 5})).json()["actions"]
     events = [{"arm": a["arm"], "loss": 0.5, "slot": a["slot"]} for a in actions]
 
     view = (await client.get(path)).json()
     assert (view["outstanding"], view["expired"]) == (3, 2)
-    refused = await post(client, f"{path}/feedbacks", {"events": events})
+    refused = await client.post(f"{path}/feedbacks", json={"events": events})
     assert (refused.status_code, refused.json()["indexes"]) == (409, [0, 1])
 
 
 async def test_learners_that_need_no_slot_ignore_it(client):
     path = await create(client, {"kind": "centred_tsallis", "n_arms": 3})
-    action = (await post(client, f"{path}/act")).json()
+    action = (await client.post(f"{path}/act")).json()
 
-    response = await post(client, f"{path}/feedback", {"arm": action["arm"], "loss": 0.5, "slot": 999})
+    response = await client.post(f"{path}/feedback", json={"arm": action["arm"], "loss": 0.5, "slot": 999})
 
     assert response.json()["applied"] == 1
 
@@ -169,13 +165,13 @@ async def test_a_damaged_record_is_told_and_harms_no_other_session(make_client):
     client = await make_client(store)
     path, other = await create(client, EXP3), await create(client, EXP3, "other")
     for each in (path, other):
-        await post(client, f"{each}/act")
+        await client.post(f"{each}/act")
     (key,) = await store.read_records("s")
     store._sessions["s"].records[key] += b"x"
     client = await make_client(store)
 
-    assert (await post(client, f"{path}/act")).json()["code"] == "state_corrupt"
-    assert (await post(client, f"{other}/act")).status_code == 200
+    assert (await client.post(f"{path}/act")).json()["code"] == "state_corrupt"
+    assert (await client.post(f"{other}/act")).status_code == 200
 
 
 LOG = {"decision_log": {"max_entries": 10_000}}

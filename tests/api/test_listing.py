@@ -10,7 +10,7 @@ import pytest
 from service.sessions import pages as session_pages
 from service.store.base import ArmCounts
 from service.store.memory import MemoryStore
-from tests.support.one_session import pages
+from tests.support.one_session import answered, pages
 from tests.support.sessions import CountingStore
 
 LONG = [f"{number:03}-".ljust(128, "x") for number in range(110)]
@@ -115,9 +115,7 @@ LABELS = ["a", "b", "c", "d"]
 
 
 async def arms(client, path, **params):
-    answer = await client.get(f"{path}/arms", params=params)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return await answered(client, "GET", f"{path}/arms", params=params)
 
 
 async def used(client, create, n=40, **fields):

@@ -20,7 +20,7 @@ from service.store.memory import MemoryStore
 from tests.learners.test_segments import Player
 from tests.support import vectors
 from tests.support.changed_documents import sealed
-from tests.support.one_session import PATH, acts, change, made, moved, patch, view
+from tests.support.one_session import PATH, acts, answered, change, made, moved, patch, view
 from tests.support.sessions import sessions_on
 
 WINDOW, ARMS = 64, ["a", "b", "c"]
@@ -43,9 +43,7 @@ async def opened(client, *args, **fields):
 
 
 async def send(client, count=1, **event):
-    answer = await client.post(f"{PATH}/feedbacks", json={"events": [event] * count})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return await answered(client, "POST", f"{PATH}/feedbacks", json={"events": [event] * count})
 
 
 async def is_silent(client):

@@ -36,11 +36,11 @@ async def test_points_are_played_with_their_query_points(client, create):
     assert (await view(client, path))["x"] == pytest.approx([-0.3, -0.4], abs=1e-12)
 
 
-@pytest.mark.parametrize(("count", "status"), [(0, 422), (1001, 422), ("2", 422), (True, 422), (1000, 200)])
-async def test_counts_have_limits(client, create, count, status):
-    path = await create()
+@pytest.mark.parametrize("count", [1000, 0, 1001, "2", True, 0.5, 1e300])
+async def test_counts_have_limits(client, create, count):
+    answer = await client.post(f"{await create()}/acts", json={"count": count})
 
-    assert (await client.post(f"{path}/acts", json={"count": count})).status_code == status
+    assert answer.status_code == (200 if count == 1000 else 422)
 
 
 async def test_many_acts_of_many_arms_are_refused(client, create):
@@ -121,8 +121,6 @@ async def test_integral_floats_are_integers(client, create):
 
     assert settled.json()["applied"] == 1
     assert (await client.get("/v1/sessions/s")).json()["learner"]["n_arms"] == 3
-    for count in (0.5, True, "2", 1e300):
-        assert (await client.post("/v1/sessions/s/acts", json={"count": count})).status_code == 422
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from service.store.base import Commit, Committed, Written
 from service.store.memory import MemoryStore
 from tests.support.changed_documents import sealed
 from tests.support.clock import Clock
-from tests.support.one_session import PATH, made
+from tests.support.one_session import PATH, answered, made
 from tests.support.sessions import sessions_on
 
 LEARNERS = {
@@ -49,9 +49,7 @@ async def start(client, **fields):
 
 
 async def exported(client):
-    answer = await client.get(f"{PATH}/export")
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return await answered(client, "GET", f"{PATH}/export")
 
 
 CLW = {"kind": "clw", "arms": ["a", "b", "c"], "max_delay": 9, "learning_rate": 0.1}

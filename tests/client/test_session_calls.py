@@ -29,10 +29,6 @@ def test_sessions_are_created_viewed_listed_and_deleted(bandits):
     assert raised.value.request_id
 
 
-def test_arms_are_changed(shop):
-    assert shop.change_arms(add=["belt"], remove=["hat"]).arms == ["shoes", "scarf", "belt"]
-
-
 def test_ensure_creates_once_and_takes_what_is_there(bandits):
     for _ in range(2):
         assert bandits.sessions.ensure("shop", **CLICKS).view().arms == ["shoes", "hat", "scarf"]
@@ -125,6 +121,7 @@ def test_arms_are_exchanged_paused_and_resumed(shop):
     assert shop.change_arms(pause=["belt"])["paused"] == ["belt"]
     assert {shop.act().label for _ in range(10)} == {"shoes"}
     assert shop.change_arms(resume=["belt"])["paused"] == []
+    assert shop.change_arms(add=["scarf"], remove=["belt"]).arms == ["shoes", "scarf"]
 
 
 def test_arms_and_decisions_are_gone_through_page_by_page(bandits):

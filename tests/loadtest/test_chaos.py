@@ -228,11 +228,14 @@ in_time = pytest.mark.timeout(COMMAND_SECONDS + 10)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 
 
+def takes_minutes(test):
+    for mark in (pytest.mark.slow, pytest.mark.alone, in_time, on_linux):
+        test = mark(test)
+    return test
+
+
 @pytest.mark.recipes
-@pytest.mark.slow
-@pytest.mark.alone
-@in_time
-@on_linux
+@takes_minutes
 def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path):
     rounds = ("--rounds", str(len(FAULTS)))
     summary = chaos(tmp_path, FAULTS, *rounds, "--long-freezes", "1", "--freeze-seconds", "4", "--time-factor", "4")
@@ -244,10 +247,7 @@ def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path):
 
 
 @pytest.mark.recipes
-@pytest.mark.slow
-@pytest.mark.alone
-@in_time
-@on_linux
+@takes_minutes
 @pytest.mark.parametrize(
     "kinds", [SLOWNESS, CLOCKS, DISKS, FAILOVERS, LOSSES, PARTITIONS], ids=lambda kinds: next(iter(kinds))
 )
@@ -259,10 +259,7 @@ def test_one_round_of_each_other_fault_runs_clean(tmp_path, kinds):
     assert all(found["events"] > 0 for found in summary["faults"].values())
 
 
-@pytest.mark.slow
-@pytest.mark.alone
-@in_time
-@on_linux
+@takes_minutes
 @pytest.mark.parametrize("flags", [("planned failover", "--failovers=1"), (*WORKERS, "--rounds=4")])
 def test_some_rounds_run_clean(tmp_path, flags):
     kind, rounds = flags

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.connections import answers, connected, ends, exchanged, request
 from tests.support.programs import program
-from tests.support.running import CHECKOUT, RunningService, create
+from tests.support.running import CHECKOUT, RunningService, create, slot
 from tests.support.waiting import wait_until
 
 # -- An act of a client that was reset before its batch is folded is not done; one that half-closed is answered.
@@ -48,11 +48,6 @@ def reset(connection):
     connection.close()
 
 
-def slots(service, session):
-    with service.client() as client:
-        return client.get(f"/v1/sessions/{session}").json()["slot"]
-
-
 def new_session(service):
     with service.client() as client:
         return create(client)
@@ -80,7 +75,7 @@ def test_acts_of_clients_that_were_reset_are_not_done(service):
         (answer,) = answers(staying, 1)
 
     assert answer.json["slot"] == 1
-    assert slots(service, session) == 1
+    assert slot(service, session) == 1
 
 
 def test_acts_that_wait_for_the_store_are_not_done_for_clients_that_were_reset(tmp_path, own_redis_server):
@@ -105,7 +100,7 @@ def test_acts_that_wait_for_the_store_are_not_done_for_clients_that_were_reset(t
             (answer,) = answers(first, 1)
 
         assert answer.json["slot"] == 1
-        assert slots(service, session) == 1
+        assert slot(service, session) == 1
 
 
 @contextlib.contextmanager
@@ -133,7 +128,7 @@ def test_a_client_that_half_closes_is_answered_and_its_act_counts(service):
         assert ends(connection)
 
     assert [answer.json["slot"] for answer in told] == [1, 2]
-    assert slots(service, session) == 2
+    assert slot(service, session) == 2
 
 
 @pytest.mark.parametrize("count", [1, 400])
@@ -147,7 +142,7 @@ def test_requests_that_wait_in_line_are_answered_after_a_half_close(service, cou
         told = answers(connection, count + 1)
 
     assert [answer.status for answer in told] == [200] * count
-    assert slots(service, session) == count
+    assert slot(service, session) == count
 
 
 def test_a_large_body_then_a_half_close_is_answered(service):
@@ -176,7 +171,7 @@ def test_a_client_that_closed_has_its_act_done(service):
     session = new_session(service)
     with connected(service) as connection:
         connection.sendall(request(f"/v1/sessions/{session}/act"))
-    wait_until(lambda: slots(service, session) == 1)
+    wait_until(lambda: slot(service, session) == 1)
 
 
 def test_a_reader_that_waits_and_leaves_gives_its_place_back(service):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.connections import answers, connected, ends, exchanged, request
 from tests.support.protocol import spoken_to
+from tests.support.running import slot
 
 # -- What one piece of bytes holds: the end of one request, all of another, and the beginning of a third.
 
@@ -64,11 +65,6 @@ async def test_a_connection_is_not_idle_where_the_next_request_has_begun():
 # -- A service without API keys, and what other sites' pages make a browser send to it.
 
 ACT = request("/v1/sessions/s/act")
-
-
-def slot(service):
-    with service.client() as client:
-        return client.get("/v1/sessions/s").json()["slot"]
 
 
 @pytest.mark.parametrize(

@@ -256,22 +256,14 @@ async def test_the_first_answer_of_a_creation_is_recalled_and_that_of_a_second_i
 
 
 @pytest.mark.parametrize("count", [1, 499, 500, 501, 999, 1000, 1001, 7999, 8000, 10_000])
-async def test_any_number_of_events_goes_in_one_commit(store: Store, created, count: int) -> None:
-    events = [digest(n) for n in range(count)]
+async def test_any_number_of_events_and_answers_goes_in_one_commit(store: Store, created, count: int) -> None:
+    events, answers = [digest(n) for n in range(count)], {digest(-n): b"answer %d" % n for n in range(count // 4)}
 
-    assert await store.commit(commit("a-0", "a-1", event_ids=events)) == Committed()
+    assert await store.commit(commit("a-0", "a-1", event_ids=events, answers=answers)) == Committed()
 
-    again = await store.commit(commit("a-1", "a-2", event_ids=[*events, digest("new")]))
-    assert again == Known(dict.fromkeys(events, b""), {})
+    fields = {"event_ids": [*events, digest("new")], "lookups": list(answers)}
+    assert await store.commit(commit("a-1", "a-2", **fields)) == Known(dict.fromkeys(events, b""), answers)
     assert await store.commit(commit("a-1", "a-2", event_ids=[digest("new")])) == Committed()
-
-
-async def test_any_number_of_answers_goes_in_one_commit(store: Store, created) -> None:
-    answers = {digest(n): b"answer %d" % n for n in range(2501)}
-
-    await store.commit(commit("a-0", "a-1", answers=answers))
-
-    assert await store.commit(commit("a-1", "a-2", lookups=list(answers))) == Known({}, answers)
 
 
 async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store, created) -> None:

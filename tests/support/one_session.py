@@ -14,25 +14,27 @@ async def session(client, *, kind="centred_tsallis", arms=ARMS, **fields):
     return await made(client, learner=learner, seed=7, **fields)
 
 
+async def answered(client, method, path, status=200, **sent):
+    """The JSON of an answer with this status."""
+    answer = await client.request(method, path, **sent)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
 async def made(client, headers=None, **body):
     """The view of a new session of this body."""
-    response = await client.post("/v1/sessions", json={"session_id": "s"} | body, headers=headers)
-    assert response.status_code == 201, response.text
-    return response.json()
+    return await answered(client, "POST", "/v1/sessions", 201, json={"session_id": "s"} | body, headers=headers)
 
 
 async def moved(here, there, path=PATH):
     """Export a session from one service and import it in another; the document."""
     document = (await here.get(f"{path}/export")).json()
-    answer = await there.post("/v1/sessions/import", json=document)
-    assert answer.status_code == 201, answer.text
+    await answered(there, "POST", "/v1/sessions/import", 201, json=document)
     return document
 
 
 async def _asked(client, method, path, status, headers, body):
-    response = await client.request(method, f"{PATH}{path}", json=body, headers=headers)
-    assert response.status_code == status, response.text
-    return response.json()
+    return await answered(client, method, f"{PATH}{path}", status, json=body, headers=headers)
 
 
 async def act(client, status=200, headers=None, **body):
@@ -67,9 +69,7 @@ async def patch(client, status=200, headers=None, **fields):
 async def pages(client, path, headers=None, **params):
     """The pages of a list, by the cursors that lead from each to the next."""
     while True:
-        answer = await client.get(path, params=params, headers=headers)
-        assert answer.status_code == 200, answer.text
-        page = answer.json()
+        page = await answered(client, "GET", path, params=params, headers=headers)
         yield page
         if page["next_cursor"] is None:
             return

@@ -13,3 +13,4 @@ def assert_problem(response, status, code):
     assert (response.status_code, body["status"], body["code"]) == (status, status, code)
     assert body.keys() >= {"type", "title", "detail"}
     assert len(response.content) < 10_000
+    return response

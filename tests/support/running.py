@@ -151,3 +151,9 @@ def act(client: httpx.Client, session: str) -> dict[str, Any]:
     answer = client.post(f"/v1/sessions/{session}/act")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
+
+
+def slot(service: RunningService, session: str = "s") -> int:
+    """How many acts a session has had."""
+    with service.client() as client:
+        return int(client.get(f"/v1/sessions/{session}").json()["slot"])

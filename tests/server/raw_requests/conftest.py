@@ -21,8 +21,3 @@ def service(tmp_path_factory):
         with service.client() as client:
             create(client, session_id="s")
         yield service
-
-
-def slot(service):
-    with service.client() as client:
-        return client.get("/v1/sessions/s").json()["slot"]

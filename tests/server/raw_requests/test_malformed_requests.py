@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD, SIZE, slot
+from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD, SIZE
 from tests.support.connections import exchanged, request
+from tests.support.running import slot
 
 
 @pytest.mark.parametrize(

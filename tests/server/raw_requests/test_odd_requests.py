@@ -5,8 +5,9 @@ import socket
 
 import pytest
 
-from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD, slot
+from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD
 from tests.support.connections import JSON, answers, connected, ends, request
+from tests.support.running import slot
 
 
 @pytest.mark.parametrize(
