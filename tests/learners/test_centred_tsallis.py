@@ -68,8 +68,8 @@ def test_the_multiplier_solves_its_equation(values, scale, start):
 
 @pytest.mark.slow
 def test_it_finds_the_better_arm_at_click_rates():
-    """Clicks 2 % against 1 %, delays of 10: after 20,000 slots the better arm leads in at least 36 of 40 runs."""
-    learner, runs = CentredTsallis(2), 40
+    """Clicks 2 % against 1 %, delays of 10: after 20,000 slots the better arm leads in at least 9 of 10 runs."""
+    learner, runs = CentredTsallis(2), 10
     rng = np.random.default_rng(0)
     state, late = many(learner.start(), runs), []
     for t in range(1, 20_001):
@@ -79,7 +79,7 @@ def test_it_finds_the_better_arm_at_click_rates():
         if t > 10:
             state = learner.settle(state, *late.pop(0))
 
-    assert int((state.p[:, 1] > 0.5).sum()) >= 36
+    assert int((state.p[:, 1] > 0.5).sum()) >= 9
 
 
 def test_an_outstanding_count_of_its_own_never_falls_below_0():

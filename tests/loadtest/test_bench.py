@@ -36,8 +36,8 @@ HAS_RIVER = find_spec("river") is not None
 NEEDS_WRK = pytest.mark.skipif(find_wrk() is None, reason="wrk is not installed")
 
 
-@pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("generator", ["--no-wrk", pytest.param("--wrk", marks=NEEDS_WRK)])
 def test_a_tiny_run_has_every_ratio(tmp_path, generator):
     server_binary()
