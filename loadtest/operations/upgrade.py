@@ -84,7 +84,6 @@ def systemd(old: Path, folder: Path) -> Iterator[Stage]:
         redis = stack.enter_context(running_redis(data, folder))
         own = {"BANDIT_STORE_URL": f"redis://127.0.0.1:{redis.port}/0", "BANDIT_API_KEYS": keys}
         own |= {"BANDIT_DRAIN_SECONDS": "2"}
-        own |= {f"BANDIT_STORE_{what}_SECONDS": "0.5" for what in ("TIMEOUT", "BUDGET")}  # As docs/nginx.conf asks.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
         units: dict[str, RunningProcess] = {}
         for _ in range(REPLICAS):
@@ -105,7 +104,7 @@ def systemd(old: Path, folder: Path) -> Iterator[Stage]:
 
         ports = [name.rpartition("@")[2] for name in units]
         programs = stack.enter_context(_program("systemctl", systemctl))
-        url = stack.enter_context(nginx_before([f"127.0.0.1:{port}" for port in ports], folder))
+        url = stack.enter_context(nginx_before([f"127.0.0.1:{port}" for port in ports], folder, SLOWEST))
 
         def upgrade(build: Path) -> object:
             for each in units.values():
