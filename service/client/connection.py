@@ -129,12 +129,11 @@ class _Backend(httpcore.SyncBackend):
 
 
 class DeadlineTransport(httpx.HTTPTransport):
-    """httpx's own transport, on connections that keep ``Seconds``."""
+    """httpx's own transport, on connections that keep ``Seconds``, also those through a proxy."""
 
-    def __init__(self, verify: Any) -> None:
-        context = verify if isinstance(verify, ssl.SSLContext) else httpx.create_ssl_context(verify)
-        super().__init__(verify=context)
-        self._pool = httpcore.ConnectionPool(context, network_backend=_Backend(), **POOL)
+    def __init__(self, verify: Any, proxy: httpx.Proxy | None = None) -> None:
+        super().__init__(verify=verify, limits=httpx.Limits(**POOL), proxy=proxy)
+        self._pool._network_backend = _Backend()  # noqa: SLF001 - a proxy has its pool made by httpx
 
 
 class Connection:
@@ -148,9 +147,7 @@ class Connection:
 
     def reset(self) -> None:
         """Open other connections, as the child of a fork has to: those that are open are its parent's."""
-        transport = self._transport
-        if transport is None and self._target.proxy is None:
-            transport = DeadlineTransport(self._target.verify)
+        transport = self._transport or DeadlineTransport(self._target.verify, self._target.proxy)
         self._http = httpx.Client(**self._target.options(transport))
 
     def attempt(self, attempts: Attempts) -> Json:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from service.client import AsyncBandits, Bandits, NoAnswerError
+from service.client import AsyncBandits, Bandits, NoAnswerError, attempts
 from tests.client.conftest import ACTION
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -54,9 +54,14 @@ LINE = b"HTTP/1.1 200 OK\r\nX-Slow:"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
 
 
-@pytest.mark.parametrize(("sent", "every"), [slow(b"", None), (LINE, 0.05), (HEAD, 0.05), slow(HEAD, None)])
-def test_a_call_ends_in_its_time_whatever_the_server_does(sent, every):
-    with slow_server(sent, every) as url, Bandits(url, timeout=0.4, max_retries=1) as bandits:
+CASES = [slow(b"", None, False), (LINE, 0.05, True), (HEAD, 0.05, False), slow(HEAD, None, True)]
+
+
+@pytest.mark.parametrize(("sent", "every", "proxied"), CASES)
+def test_a_call_ends_in_its_time_whatever_the_server_or_a_proxy_does(sent, every, proxied, monkeypatch):
+    with slow_server(sent, every) as url:
+        monkeypatch.setattr(attempts, "getproxies", lambda: {"http": url})
+        bandits = Bandits("http://a.test" if proxied else url, timeout=0.4, max_retries=1, trust_env=proxied)
         start = time.monotonic()
         action = bandits.session("s").act(fallback="hat")
         seconds = time.monotonic() - start

@@ -81,7 +81,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "prometheus_client.mmap_dict:mmap_key",
     ),
     "The blocking client keeps the deadline of a call in every step of its connections.": (
-        "httpx:HTTPTransport()._pool",
+        *("httpx:HTTPTransport()._pool", "httpx:HTTPTransport()._pool._network_backend"),
     ),
     "Children of multiprocessing end without ``atexit``.": (
         "multiprocessing.util:Finalize",
