@@ -301,7 +301,7 @@ def _decode_act_times(
         is_live = live[places] == arms
         acts = np.zeros(live.size + 1, dtype=np.int64)
         acts[places[is_live] + 1] = counts[is_live]
-        acts[0] = numbers[0] - acts.sum()
+        acts[:1] = numbers[:1] - acts.sum()  # As an array: one that wraps is refused below, and warns nobody.
         if acts.min() < 0:
             raise CodecError("not the acts of a bucket")
         times.acts[bucket] = acts

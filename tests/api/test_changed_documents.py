@@ -130,6 +130,7 @@ NAMED = {
     "buckets of 40 digits": ("records", record(b"b" + b"7" * 40, bytes(8))),
     "buckets written in another way": ("records", record(b"b007", bytes(8))),
     "buckets of more arms than the session": ("records", record(b"b7", struct.pack("<q", 2**24))),
+    "more acts in a bucket than a number holds": ("records", record(b"b7", struct.pack("<3q", -2, 0, 2**63 - 1))),
     "deadlines": ("event_ids", _pack({struct.pack(">d", float("inf")): _pack({bytes(16): b""})})),
     "no ids": ("event_ids", _pack({struct.pack(">d", 1e9): b""})),
     "a longer id": ("event_ids", _pack({struct.pack(">d", 1e9): _pack({bytes(17): b""})})),
