@@ -319,7 +319,7 @@ def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes)
         return found
     named = ("indexes", "unavailable_lines")
     read(lambda problem: [_whole(index) for name in named for index in problem.get(name) or ()], found)
-    read(lambda problem: [each.keys() for each in problem.get("errors") or ()], found)
+    read(lambda problem: [hash(each.get("field")) for each in problem.get("errors") or ()], found)
     wait = headers.get("Retry-After", "")
     try:
         seconds = float(wait) if wait.isdecimal() else parsedate_to_datetime(wait).timestamp() - time.time()
@@ -347,7 +347,8 @@ def view_of(answer: Mapping[str, Any]) -> SessionView:
     unread: dict[str, Any] = dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
     unread |= {"learner": {}, "version": ""}
     known = {each.name: answer[each.name] for each in fields(SessionView) if each.name in answer}
-    known.get("learner", unread).keys()
+    set(known.get("learner", {}).get("arms") or ())
+    sum(goal["value"] for goal in (answer.get("goals") or {}).values())
     return SessionView(**(unread | known if {"damaged", "code"} & answer.keys() else known), fields=answer)
 
 

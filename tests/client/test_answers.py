@@ -93,7 +93,10 @@ NO_SETTLEMENTS = [
     *(said(SETTLED | {"applied": 2, name: wrong}) for name in COUNTS for wrong in ("2", None, [2], -1, 7.0, True)),
     *(said(SETTLED | {"applied": count}) for count in (0, 1, 3)),
     *(said({"code": "x", "indexes": wrong}, 422) for wrong in (["0"], [True], [0.0], [None], *PLACES)),
-    *(said({"code": "x", "errors": wrong}, 422) for wrong in ("loss", ["loss"], [None], {"field": "loss"}, 1)),
+    *(
+        said({"code": "x", "errors": wrong}, 422)
+        for wrong in ("loss", ["loss"], [None], [{"field": []}], {"field": "loss"}, 1)
+    ),
     *(httpx.Response(status, text="<html>") for status in (301, 400, 401, 403, 404, 409, 418, 422)),
     *(httpx.Response(307, headers={"Location": "http://[bad"}), said({"detail": "Not Found", "code": None}, 404)),
 ]
@@ -138,12 +141,14 @@ def test_the_advice_fits_the_failure_and_passes_from_process_to_process(failure,
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-@pytest.mark.parametrize("learner", [None, [], "dexp3"], ids=ascii)
-def test_what_is_no_view_is_not_handed_on(learner):
-    bandits, _ = scripted(said(VIEW | {"learner": learner}))
+NO_VIEWS = [{"learner": wrong} for wrong in (None, [], "dexp3", {"arms": -1}, {"arms": [[]]})]
+NO_VIEWS += [{"goals": wrong} for wrong in ("x", {"click": {}}, {"click": 1}, {"click": {"value": "x"}})]
 
+
+@pytest.mark.parametrize("wrong", NO_VIEWS, ids=str)
+def test_what_is_no_view_is_not_handed_on(wrong):
     with pytest.raises(BadAnswerError):
-        bandits.session("s").view()
+        scripted(said(VIEW | wrong))[0].session("s").view()
 
 
 def test_a_page_that_leads_to_itself_ends_a_list():
