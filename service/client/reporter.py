@@ -1,6 +1,8 @@
 """Reports sent in batches, until they are acknowledged, by a thread that lives while some wait."""
 
 import atexit
+import inspect
+import json
 import logging
 import math
 import os
@@ -138,8 +140,8 @@ class Lane:
         ValueError, TypeError
             for what JSON has no form for, such as NaN.
         """
-        first = self.is_empty()
-        self._waiting.append((event, len(encode(event))))
+        first, text = self.is_empty(), encode(event)
+        self._waiting.append((json.loads(text), len(text)))  # As it is now: callers use their arrays again.
         self.added += 1
         full = not self.failures and len(self._waiting) >= self._rules.max_batch
         if first or full:
@@ -204,6 +206,8 @@ class Reporter:
     def __init__(self, calls: ReportCalls, rules: ReportRules, on_error: OnError | None) -> None:
         self._calls, self._rules = calls, rules
         self._on_error = on_error or _logged
+        if not callable(on_error or _logged) or inspect.iscoroutinefunction(on_error):
+            raise TypeError("on_error: give a function, which is called from any thread and not awaited")
         self.reset()
         OPEN.add(self)
 
@@ -273,7 +277,9 @@ class Reporter:
             if asked and (not self._sends() or self._thread is threading.current_thread()):
                 timeout = 0.0  # It can't wait for itself, if ``on_error`` flushes.
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: all(lane.done >= added for lane, added in asked), timeout)
+            kept = self._lanes  # A client that closes drops what is left, and nobody answers it.
+            self._changed.wait_for(lambda: self._lanes is not kept or all(a.done >= n for a, n in asked), timeout)
+            return all(lane.done >= added for lane, added in asked)
 
     def close(self) -> None:
         """Send what waits, drop what is not answered within ``close_timeout``, and take nothing more."""
@@ -433,7 +439,7 @@ class Reporter:
         try:
             self._on_error(ReportError(session_id, events, error))
         except BaseException:
-            _log.exception("on_error failed")
+            _log.exception("on_error failed; session %s: %d reports dropped: %s", session_id, len(events), error)
 
 
 def _refusal(told: Mapping[str, Any]) -> ApiError:

@@ -106,8 +106,10 @@ def test_points_are_lists_and_outcomes_may_be_arrays(bandits):
     assert tuner.feedback(action, losses=losses).applied == 1
     assert tuner.feedback(tuner.act(), losses=list(losses)).applied == 1
     assert tuner.void(tuner.act())
+    assert tuner.report(tuner.act(), losses=losses)
+    losses[:] = np.nan  # What was reported stays as it was.
     assert bandits.flush(5)
-    assert tuner.view()["voided"] == 1
+    assert (tuner.view()["voided"], bandits.reports.applied, bandits.reports.waiting) == (1, 1, 0)
     with pytest.raises(TypeError, match="point"):
         _ = action.choice
     tuner = bandits.sessions.create(learner={"kind": "ogd", "learning_rate": 0.1} | POINTS)

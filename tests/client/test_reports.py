@@ -153,7 +153,10 @@ def test_closing_waits_so_long_and_tells_what_was_not_sent(dropped):
     rules = client.ReportRules(interval=0.0, close_timeout=0.05)
     bandits, _ = scripted(AWAY, on_error=dropped.append, reports=rules)
     bandits.session("s").report("hat", loss=1, event_id="click-1")
-    bandits.close()
+    with ThreadPoolExecutor(1) as pool:
+        flushed = pool.submit(bandits.flush)
+        bandits.close()
+        assert not flushed.result(SECONDS)
 
     assert [event["event_id"] for event in dropped[0].events] == ["click-1"]
     assert isinstance(dropped[0].error, client.ClosedError)
@@ -175,7 +178,7 @@ def test_an_error_of_on_error_stops_nothing(error, caplog):
     bandits.close()
 
     assert (bandits.reports.applied, bandits.reports.dropped) == (1, 2)
-    assert "on_error failed" in caplog.text
+    assert "on_error failed; session s: 1 reports dropped: 404" in caplog.text
 
 
 def test_what_is_told_while_the_client_closes_is_told_once():
