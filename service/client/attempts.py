@@ -26,6 +26,8 @@ REPEATED = frozenset({408, 429, 500, 502, 503, 504})
 SHARE = 0.75
 """Of the time that is left, what an attempt may take that is not the last: slow answers are used, and a server that
 hangs leaves time for another."""
+LONGEST = 1e8
+"""Seconds that anything may take: what is far longer is too long for a clock."""
 LEAST = 0.001
 """Seconds that a step of an attempt gets where none are left."""
 POOL: dict[str, Any] = {"max_connections": None, "max_keepalive_connections": 100, "keepalive_expiry": 5.0}
@@ -68,10 +70,10 @@ def target_of(
         for a missing or wrong address, key, or number.
     """
     url = url or os.environ.get(URL_VARIABLE, "")
-    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+    if not re.fullmatch(r"https?://[^\s/?#]*[^\s/?#@](/[^\s?#]*)?", url):
         raise ValueError(f"url: give the service's address, such as http://localhost:8000, or set {URL_VARIABLE}")
-    if not timeout > 0 or max_retries < 0:
-        raise ValueError("timeout must be positive, and max_retries must not be negative")
+    if not 0 < timeout <= LONGEST or max_retries < 0:
+        raise ValueError(f"timeout must be positive, {LONGEST:g} at most, and max_retries must not be negative")
     key = os.environ.get(KEY_VARIABLE, "") if api_key is None else api_key
     if not re.fullmatch(r"[!-~]*", key):
         raise ValueError("api_key: printable ASCII without spaces")
@@ -84,7 +86,12 @@ def target_of(
         headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
     if trust_env and not any(map(proxy_bypass, (where.netloc, where.hostname or ""))):
         proxy = getproxies().get(where.scheme) or getproxies().get("all", "")
-    named = httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+    try:
+        named = httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+        for each in [httpx.URL(url), *([named.url] if named else ())]:
+            each.host.encode("idna")  # As connections will.
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ValueError(f"url, or the proxy that the environment names: {error}") from None
     return Target(url, headers, timeout, max_retries, _tls() if verify is True else verify, named)
 
 
@@ -123,7 +130,7 @@ class Attempts:
 
     def __init__(self, call: Call, target: Target) -> None:
         self.call = call
-        self._deadline = time.monotonic() + (target.timeout if call.timeout is None else call.timeout)
+        self._deadline = time.monotonic() + min(LONGEST, target.timeout if call.timeout is None else call.timeout)
         self._deadline += call.waits / SHARE  # Of which the first attempt gets a share.
         self._retries = target.max_retries
         self._made = 0

@@ -17,7 +17,7 @@ from multiprocessing import util
 from typing import Any, Protocol, TypeAlias
 
 from . import calls as api
-from .attempts import REPEATED, backoff
+from .attempts import LONGEST, REPEATED, backoff
 from .calls import UNKNOWN, ApiError, BanditsError, ClosedError, FeedbackOptions, Settlement, encode, kind_of
 from .connection import OPEN
 
@@ -47,6 +47,11 @@ class ReportRules:
     call_timeout: float = 10.0
     give_up_after: float = 3600.0
     close_timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no clock can wait for, and batches of nothing."""
+        if wrong := [name for name, most in vars(self).items() if not (name == "max_batch") <= most <= LONGEST]:
+            raise ValueError(f"{', '.join(wrong)}: give a number from 0 to {LONGEST:g}, or from 1 for max_batch")
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """Options of a client: from the environment, refused, not printed, and compared by ``ensure``."""
 
+import asyncio
 import json
 
 import httpx
 import pytest
 
-from service.client import Bandits, BanditsError, attempts
+from service.client import Bandits, BanditsError, ReportRules, attempts
 from tests.client.conftest import ACTION, SETTLED, VIEW, Script, problem, scripted
 from tests.client.test_time_limits import slow_server
 
@@ -29,14 +30,28 @@ def test_address_and_key_come_from_the_environment(monkeypatch):
     assert json.loads(script.requests[0].content) == {"events": [{"label": "hat", "loss": 1}]}
 
 
-WRONG = [(url, {}) for url in ("localhost:8000", "ftp://service", "http://service?a=b")]
-WRONG += [("http://service", wrong) for wrong in ({"timeout": 0}, {"max_retries": -1}, {"api_key": "two words"})]
+INF, NO_HOSTS = (
+    float("inf"),
+    ("http://a..b", "http://xn--a", "http://[::1", "http://\u2603", "http://u:p@", "a" * 300),
+)
+WRONG = [(url, {}) for url in ("localhost:8000", "ftp://service", "http://service?a=b", *NO_HOSTS)]
+WRONG += [("http://service", wrong) for wrong in ({"timeout": 0}, {"timeout": INF}, {"api_key": "two words"})]
+WRONG += [
+    ("http://service", wrong) for wrong in ({"max_retries": -1}, {"on_error": "log"}, {"on_error": asyncio.sleep})
+]
 
 
 @pytest.mark.parametrize(("url", "options"), WRONG)
 def test_what_no_call_can_be_made_with_is_refused(url, options):
-    with pytest.raises(ValueError, match=r"url|timeout|api_key"):
+    with pytest.raises((ValueError, TypeError), match=r"(?i)url|timeout|api_key|on_error"):
         Bandits(url, **options)
+
+
+@pytest.mark.parametrize("name", ["max_batch", "interval", "call_timeout", "close_timeout"])
+def test_rules_of_reports_are_numbers_that_a_clock_can_wait_for(name):
+    for wrong in (-1, INF, float("nan")):
+        with pytest.raises(ValueError, match=name):
+            ReportRules(**{name: wrong})
 
 
 def test_proxies_of_the_environment_are_used_only_if_asked(monkeypatch):
@@ -48,6 +63,9 @@ def test_proxies_of_the_environment_are_used_only_if_asked(monkeypatch):
         assert Bandits("http://service.invalid").session("s").act(fallback="hat").is_fallback
         with Bandits("http://service.invalid", trust_env=True) as bandits:
             assert bandits.session("s").act().label == "shoes"
+        monkeypatch.setenv("http_proxy", "http://[::1")
+        with pytest.raises(ValueError, match="proxy"):
+            Bandits("http://service.invalid", trust_env=True)
         assert attempts.target_of("http://[::1]:8000", None, 1.0, 1, True, trust_env=True).proxy is None
 
 
