@@ -92,9 +92,8 @@ class Log(NamedTuple):
 
     def with_row(self, row: FloatArray) -> Log:
         """Return the log with one row more, and nothing behind it."""
-        digest = blake2b(self.mark, digest_size=len(self.mark))
-        digest.update(row.data)
-        return Log((*self.rows, row), b"", self.size, digest.digest() if row.size > 1 else self.mark)
+        digest = blake2b(self.mark + row.tobytes(), digest_size=len(self.mark)).digest()
+        return Log((*self.rows, row), b"", self.size, digest if row.size > 1 else self.mark)
 
 
 _NOTHING = np.zeros(0)
@@ -141,7 +140,7 @@ class Regressions(NamedTuple):
 
         ``x`` are columns, shape (visits, d).
         """
-        of_x = (x @ self.solved.reshape(-1, self.d).T).reshape(len(x), -1, 4).swapaxes(1, 2)
+        of_x = np.dot(x, self.solved.reshape(-1, self.d).T).reshape(len(x), -1, 4).swapaxes(1, 2)
         found: FloatArray = of_x[:, 0::2] - mean * of_x[:, 1::2]
         found += mean
         return found
@@ -151,8 +150,7 @@ class Regressions(NamedTuple):
         if x is not None:
             return x
         first: FloatArray = self.arms[position][0, layout(self.d).square[:, 0]]
-        mean: FloatArray = first / first[0] if first[0] > 0 else np.eye(self.d)[0]
-        return mean
+        return cast("FloatArray", first / first[0]) if first[0] > 0 else np.eye(self.d)[0]
 
     def leverages(self, positions: Sequence[int], x: FloatArray) -> FloatArray:
         """Return x'(G + RIDGE I)^-1 x of both regressions, .9 at most: the weight of one play, (visits, 2)."""
@@ -162,9 +160,8 @@ class Regressions(NamedTuple):
 
     def squares(self, positions: Sequence[int]) -> FloatArray:
         """Return G and c of both regressions of some arms, shape (positions, 2, d, d + 1)."""
-        rows = np.array([self.arms[position] for position in positions])
-        squares: FloatArray = rows.take(layout(self.d).square, axis=-1)
-        return squares
+        rows: FloatArray = np.array([self.arms[position] for position in positions])
+        return rows.take(layout(self.d).square, axis=-1)
 
     def merged(self, positions: Sequence[int]) -> Regressions:
         """Return them with what is new of some fresh arms in their sums, and those solved for."""
@@ -179,7 +176,8 @@ class Regressions(NamedTuple):
             return self
         solved, squares = self.solved.copy(), self.squares(positions)
         found = np.linalg.solve(squares[..., : self.d] + layout(self.d).ridge, squares[..., :: -self.d])
-        solved[positions] = found.swapaxes(-1, -2).reshape(-1, 4, self.d)
+        for position, each in zip(positions, found.swapaxes(-1, -2), strict=True):
+            solved[position].reshape(2, 2, -1)[...] = each
         return Regressions(self.d, self.arms, solved, *self[3:])
 
     def opened(self, most: int | None = None) -> Regressions:
@@ -351,15 +349,16 @@ def _of_snapshot(row: FloatArray, n_arms: int, d: int) -> Regressions:
 
 
 def _told(fresh: FloatArray | None, x: FloatArray, loss: float, plays: int) -> FloatArray:
-    (size, factors, *_), d = layout(len(x)), len(x)
+    (size, (one, other), *_), d = layout(len(x)), len(x)
     new = np.zeros(1 + size + 2 * d) if fresh is None else fresh.copy()
     if plays:
         both = np.empty(d + 1)
         both[:d], both[d] = x, loss
         new[0] += 1
-        new[1 : 1 + size] += both[factors[0]] * both[factors[1]]
+        part, more = new[1 : 1 + size], both[one] * both[other]
     else:
-        new[1 + size - d : 1 + size] += x * loss
+        part, more = new[1 + size - d : 1 + size], x * loss
+    part += more
     return new
 
 
@@ -371,7 +370,7 @@ def _taken_back(gone: FloatArray) -> FloatArray:
 def _merged(sums: FloatArray, fresh: FloatArray) -> FloatArray:
     size, merged = sums.shape[1], sums.copy()
     gone = fresh[1 + size :].reshape(2, -1)
-    merged[:, -gone.shape[1] :] += gone
+    np.add(of_losses := merged[:, -gone.shape[1] :], gone, out=of_losses)
     merged *= KEEP ** fresh[0]
     merged += fresh[1 : 1 + size]
     return merged
@@ -413,18 +412,19 @@ class FeatureTsallis(MultiscaleTsallis):
         return state._replace(pools=state.pools[:MEANS].copy(), regressions=self.begun)
 
     def open(self, state: State, slot: Slot) -> State:
-        kept, eligible = known(state).opened(), slot.eligible
-        room = np.empty_like(state.sums), np.empty_like(state.p), state.pools, state.shown
-        state = self._solved_for(state, slot, room)
+        kept, eligible, n_arms = known(state).opened(), slot.eligible, state.p.shape[-1]
+        advice = np.empty((EXPERTS + GAPS, n_arms))  # What is over all arms is made in its place.
+        state = self._solved_for(state, slot, (np.empty_like(state.sums), advice[MEANS:EXPERTS], *state[2:4]))
         slots, v = max(state.t - state.dropped, state.events), rule.variance(state)
-        every = advice = over_arms(state, None)
-        (expected,), n_arms = kept.predictions(kept.known_columns(0, slot.x)[None], state.shift), every.shape[-1]
+        every = over_arms(state, None, advice[:EXPERTS])
+        (expected,) = kept.predictions(kept.known_columns(0, slot.x)[None], state.shift)
         if eligible is not None and eligible.size < n_arms:
             gaps = spread(gap_weighted(expected[:, eligible], slots, v), eligible, n_arms)
-            advice = over_arms(state, eligible)
+            advice = np.concatenate((over_arms(state, eligible), gaps))
+        elif v > 0:
+            gap_weighted(expected, slots, v, advice[EXPERTS:])
         else:
-            gaps = gap_weighted(expected, slots, v)
-        advice = np.concatenate((advice, gaps))
+            advice = np.full(advice.shape, 1 / n_arms)
         drawn = with_floor(mixture(state.weights, advice), slot.floor, eligible)
         weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
         pool = state.shown * weight
@@ -438,8 +438,8 @@ class FeatureTsallis(MultiscaleTsallis):
         advice, drawn = known(state).advice, state.drawn
         if advice is None or drawn is None:
             raise ValueError("no arm was just drawn")
-        found = np.minimum(advice[:, arm] / drawn.item(arm), LARGEST_RATIO).astype(np.float16)
-        return cast("tuple[float, ...]", tuple(found.tolist()))
+        found: FloatArray = np.minimum(advice[:, arm] / drawn.item(arm), LARGEST_RATIO)
+        return tuple(found.astype(np.float16).tolist())
 
     def likely_ratios(self, state: State, told: Sequence[Told]) -> FloatArray:
         """Return about the ratios that acts had whose events bring none, shape (events, 11).
@@ -453,14 +453,12 @@ class FeatureTsallis(MultiscaleTsallis):
         expected, held = kept.predictions(x, state.shift), np.array([loss for *_, loss in told], dtype=np.float64)
         if not np.isnan(held).all():
             weight, own = kept.leverages(arms, x), expected[at, :, arms]
-            more = weight / (1 - weight) * (own - held[:, None])
-            more[np.isnan(held)] = 0.0
+            more = np.where(np.isnan(held)[:, None], 0.0, weight / (1 - weight) * (own - held[:, None]))
             expected[at, :, arms] += more
         gaps = gap_weighted(expected, kept.slots, kept.spread)[at, :, arms]
         advice = np.concatenate((state.pools[:, arms].T, state.p[:, arms].T, gaps), axis=1)
         likely = (1 - kept.floor) * (advice @ state.weights) + kept.floor / len(kept.arms)
-        found: FloatArray = advice / likely[:, None]
-        return found
+        return advice / likely[:, None]
 
     def for_visitor(self, state: State, x: FloatArray) -> FloatArray:
         """Return the distribution over all arms for a visitor's columns, shape (arms,), without opening a slot."""
@@ -515,10 +513,10 @@ def known(state: State) -> Regressions:
 
 
 def _with(state: State, kept: Regressions) -> State:
-    return State(*state[:20], kept)
+    return State._make((*state[:20], kept, None))
 
 
-def gap_weighted(expected: FloatArray, slots: int, v: float) -> FloatArray:
+def gap_weighted(expected: FloatArray, slots: int, v: float, room: FloatArray | None = None) -> FloatArray:
     """Return distributions by the gaps between expected losses: uniform if v is 0.
 
     Parameters
@@ -526,6 +524,7 @@ def gap_weighted(expected: FloatArray, slots: int, v: float) -> FloatArray:
     expected : loss of each arm by both regressions, shape (..., 2, arms)
     slots : s
     v : variance of losses
+    room : where they are written, if v is not 0; None: into a new array
 
     Returns
     -------
@@ -535,10 +534,11 @@ def gap_weighted(expected: FloatArray, slots: int, v: float) -> FloatArray:
     if not v > 0:
         return np.full((*lead, GAPS, size), 1 / size)
     gaps, unit = expected - np.minimum.reduce(expected, axis=-1, keepdims=True), math.sqrt(v)
-    p: FloatArray = gaps[..., None, :] * (math.sqrt(slots * size) / unit * RATES)
-    p += size
-    np.divide(1.0, p, out=p)
+    wide = gaps[..., None, :] * (math.sqrt(slots * size) / unit * RATES)
+    wide += size
+    p: FloatArray = np.divide(1.0, wide.reshape(*lead, GAPS, size), out=room)
     # The first of the best arms, at 1/size so far, gets what is left.
-    flat, best = p.reshape(-1, size), (gaps <= TIED * unit).argmax(axis=-1).repeat(RATES.size)
-    flat[np.arange(len(flat)), best] += 1 - np.add.reduce(flat, axis=-1)
-    return flat.reshape(*lead, GAPS, size)
+    flat, best = p.reshape(-1, size), (gaps <= TIED * unit).argmax(axis=-1).ravel().tolist()
+    for row, total in enumerate(np.add.reduce(flat, axis=-1).tolist()):
+        flat[row, best[row // RATES.size]] += 1 - total
+    return p

@@ -238,24 +238,25 @@ def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
 
 def _stepped_one(state: State, arm: int, deviation: float, fall: float, count: int, divisor: Divisor) -> Sums:
     """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
-    *pools, pool = state.pools[:, arm].tolist()
-    pool, ratios = divisor if isinstance(divisor, tuple) else (pool if divisor is None else divisor, None)
-    mixture_sums, moves, place = state.mixture_sums, None, arm
+    mixture_sums, moves, pools, place = state.mixture_sums, None, None, arm
+    if isinstance(divisor, tuple):
+        pool, moves = divisor[0], [deviation * ratio for ratio in divisor[1]]
+    else:
+        *pools, pool = state.pools[:, arm].tolist()
+        pool = pool if divisor is None else divisor
     if (log := state.log) is None:
         sums = state.sums.copy()
     else:
         sums, place = log.late.get(arm, state.sums[:, arm : arm + 1]).copy(), 0
     if pool > 0:
         move, moved = deviation / pool, []
-        moves = [move * own for own in pools]
+        moves = moves if pools is None else [move * own for own in pools]
         before, shares = sums[SUMMED, place].tolist(), state.p[:, arm].tolist()
         for old, scale, share in zip(before, state.scales.tolist(), shares, strict=True):
             unit = scale / math.sqrt(share)
             low, high = -fall * unit, LARGEST_RISE * unit  # min() and max() take twice the time.
             moved.append(old + count * (low if move <= low else move if move < high else high))
         sums[SUMMED, place] = moved
-    if ratios is not None:
-        moves = [deviation * each for each in ratios]
     if moves is not None:
         moved = []
         for move, old, unit in zip(moves, mixture_sums.tolist(), state.mixture_units.tolist(), strict=True):
