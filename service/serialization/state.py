@@ -402,7 +402,7 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
     # The shapes of vectors follow from the learner and the arms.
     known, live = old + shared, () if arms is None else (len(arms.live),)
     floats = np.frombuffer(reader.left, FLOATS, len(reader.left) // FLOATS.itemsize)
-    found, vector, end, fits = dict(zip(layout.numbers, of_state, strict=True)), _NONE, 0, True
+    found, vector, end, misfits = dict(zip(layout.numbers, of_state, strict=True)), _NONE, 0, set[int]()
     for at in layout.vectors:
         shape = known[at].shape if at in layout.fixed or not live else known[at].shape[:-1] + live
         if forms & EMPTY:
@@ -410,7 +410,9 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
         elif not forms & SAME:
             start, end = end, end + math.prod(shape)
             vector = floats[start:end].reshape(shape).copy()
-        found[at], forms, fits = vector, forms >> 2, fits and vector.shape == shape
+        found[at], forms = vector, forms >> 2
+        if vector.shape != shape:
+            misfits.add(at)
     reader.take(FLOATS.itemsize * end)
     if not np.isfinite(floats[:end]).all():
         raise CodecError("a state with numbers that are infinite or NaN")
@@ -435,7 +437,7 @@ def _read(head: bytes, reader: Reader, run: Any) -> Any:
     if arms is not None and (kept := getattr(old, "regressions", None)) is not None:
         state = state._replace(regressions=kept.read(bytes(reader.take(len(reader.left))), len(arms.live)))
         state = state if is_unread(state) else replayed(state, (), run.learner)
-    if not fits and not getattr(state, "log", None):
+    if misfits.difference(layout.of_arms if getattr(state, "log", None) else ()):
         raise CodecError("the state has not this session's sizes")
     if ledger.slot != ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided + ledger.outstanding:
         raise CodecError("the counts do not add up to the slots")

@@ -210,6 +210,22 @@ def test_vectors_that_are_not_those_of_the_state_are_refused(number, values):
         session.loaded()
 
 
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("size", [0, 5])
+def test_a_state_with_a_log_needs_what_does_not_follow_from_it(size):
+    session = Stores(MultiscaleTsallisSpec(n_arms=6))
+    run = session.run()
+    run.act()
+    session.commit(run)
+    for field in ("lam", "scales", "mixture_sums", "weights", "mixture_units"):
+        harmed = session.run()
+        harmed.state = harmed.state._replace(**{field: np.ones(size)})
+        session.state = logs.encode(harmed)
+
+        with pytest.raises(StateCorruptError):
+            session.loaded()
+
+
 def test_an_event_of_many_arms_is_sent_without_their_vectors():
     session = Stores(MultiscaleTsallisSpec(n_arms=1_000), ExpirySpec(after_seconds=1e6, default_loss=0.5))
     run = session.run()
