@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -28,7 +28,7 @@ from ..models.specification import Specification
 from ..models.stored import Stored
 from ..serialization.summary import time_text
 from ..store import base as stored_as
-from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, VECTOR, Known
+from ..store.base import DIGEST_BYTES, DOUBLE, GROUP, INCREMENT, INCREMENTS, VECTOR, Known
 from ..tokens import SessionTokens
 from .cache import CachedSession, Effective
 
@@ -125,29 +125,27 @@ class Journal(list[Happening]):
         default_loss : at which expired decisions were learned, as clients would post it; None where they were not
         fair_yield : is awaited between entries
         """
-        pack = INCREMENT.pack
-        if len(self) == 1 and isinstance(one := self[0], Settled) and len(one.arms) == 1:  # As most often.
-            group, place = divmod(one.arms[0], GROUP)
-            loss = pack(place + 1 + GROUP, DOUBLE, losses.share(one.losses[0]))
-            return {group: pack(place + 1, DOUBLE, 1.0) + loss}
-        totals: dict[int, float] = {}
-        """By place, as if all vectors were one."""
+        settled, totals = dict[int, tuple[int, float]](), dict[int, float]()
+        """By arm, and of what else happened by place, as if all vectors were one."""
         for number, each in enumerate(self):
             if number:
                 await fair_yield()
             if isinstance(each, Settled):
                 for at, share in zip(each.arms, losses.shares(each.losses), strict=True):
-                    place = at + at // GROUP * (VECTOR - GROUP)
-                    totals[place] = totals.get(place, 0.0) + 1.0
-                    place += GROUP
-                    totals[place] = totals.get(place, 0.0) + share
+                    count, total = settled.get(at, (0, 0.0))
+                    settled[at] = count + 1, total + share
             else:
                 for at, kind, amount in _counted(each, losses, default_loss):
                     place = at + at // GROUP * (VECTOR - GROUP) + kind * GROUP
                     totals[place] = totals.get(place, 0.0) + amount
-        found = defaultdict[int, bytes](bytes)
+        found = dict[int, bytes]()
+        for at, (count, total) in settled.items():
+            group, place = divmod(at, GROUP)
+            both = INCREMENTS.pack(place + 1, DOUBLE, count, place + 1 + GROUP, DOUBLE, total)
+            found[group] = found[group] + both if group in found else both
         for place, total in totals.items():
-            found[place // VECTOR] += pack(place % VECTOR + 1, DOUBLE, total)
+            group = place // VECTOR
+            found[group] = found.get(group, b"") + INCREMENT.pack(place % VECTOR + 1, DOUBLE, total)
         return found
 
     async def entries(

@@ -159,10 +159,9 @@ class ArmLedger(Ledger):
         self.outstanding -= len(arms)
         self.feedbacks += len(arms)
         self.last_event_at, self.missed, self.silent = self.time, 0, False
-        if len(arms) == 1:  # In a tenth of the time.
-            self.by_arm[arms[0]] -= 1
-        else:
-            np.subtract.at(self.by_arm, arms, 1)
+        counts = self.by_arm.data
+        for arm in arms:
+            counts[arm] -= 1
         mean, squares, equal = self.mean_loss, self.squares, self.equal_losses
         default, above, below = None if expiry is None else expiry.loss, 0, 0
         for count, loss in enumerate(losses, self.losses + 1):

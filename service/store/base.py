@@ -80,6 +80,8 @@ GROUP = 16
 VECTOR = GROUP * len(ArmCounts._fields)
 INCREMENT = struct.Struct(">BBd")
 """What is added to a number of a vector, as MessagePack: its place, from 1 on, ``DOUBLE``, and the amount."""
+INCREMENTS = struct.Struct(">BBdBBd")
+"""The same of two numbers: how many events were applied, and their losses."""
 DOUBLE = 0xCB
 Added = Mapping[int, bytes]
 """Number of a group to what is added to its vector: ``INCREMENT``s, joined."""
