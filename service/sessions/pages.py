@@ -190,8 +190,8 @@ class ReadCounts:
     """How the session's losses are posted, in which means are shown."""
     uncommitted: Mapping[int, Sequence[float]]
     """What is to be added: vectors by group."""
-    outstanding: Mapping[int, int]
-    """Decisions of each live arm, by index, from which its acts follow."""
+    outstanding: IntArray
+    """Decisions of each arm that there ever was, by index, from which its acts follow."""
     rows: dict[int, ArmCounts] = field(default_factory=dict)
     """By arm, those that were read."""
     versions: set[str] = field(default_factory=set)
@@ -219,7 +219,7 @@ class ReadCounts:
     def acts(self, arm: int) -> float:
         """Return the acts of an arm that was read."""
         row = self.rows[arm]
-        return self.outstanding.get(arm, 0) + row.feedbacks + row.expired + row.voided + row.removed
+        return self.outstanding.item(arm) + row.feedbacks + row.expired + row.voided + row.removed
 
     def mean(self, arm: int) -> float | None:
         """Return the mean loss of an arm over applied events and decisions learned at the default.
@@ -282,12 +282,15 @@ async def arms_page(
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = dict[int, list[float]]()
         add_counts(added, await journal.counts(spec.losses, spec.default_loss, FairYield()))
-        outstanding = dict(zip(run.arms.live, run.outstanding_by_arm.tolist(), strict=True))
+        # In arrays, which are made at once: there may be a hundred thousand arms.
+        listed = np.arange(len(live)) if isinstance(live := run.arms.live, range) else np.array(live)
+        outstanding, probabilities = np.zeros(run.arms.size, dtype=np.int64), run.probabilities
+        outstanding[listed] = run.outstanding_by_arm
         counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
-        listed, probabilities = np.array(run.arms.live), run.probabilities
         if with_removed:
-            listed, probabilities = np.arange(run.arms.size), np.zeros(run.arms.size)
-            probabilities[list(run.arms.live)] = run.probabilities
+            probabilities = np.zeros(run.arms.size)
+            probabilities[listed] = run.probabilities
+            listed = np.arange(run.arms.size)
         order = await _ordered(listed, probabilities, counts, sort)
         arms = order[start : start + limit].tolist()
         await counts.read(arms)
@@ -378,7 +381,7 @@ def _named(run: ArmRun, arm: int) -> dict[str, Any]:
 
 
 def _counted(run: ArmRun, counts: ReadCounts, arm: int) -> dict[str, Any]:
-    row, outstanding = counts.rows[arm], counts.outstanding.get(arm, 0)
+    row, outstanding = counts.rows[arm], counts.outstanding.item(arm)
     acts, total = sums_so_far(run.params, row, outstanding)
     mean, low, high = so_far(run.params.losses, acts, total)
     return {
