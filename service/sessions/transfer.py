@@ -71,6 +71,9 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
     cached = await read_whole(whole, checked=True)
     if isinstance(run := cached.run, ArmRun):
         limits.check_features("features", spec, len(run.arms.live))
+        if run.arms.size > (most := limits.arms_of(spec.learner, rights).ever):
+            text = f"a session may have had at most {most} arms, removed ones included"
+            raise InvalidRequestError.of("specification.arms", text)
     return cached
 
 

@@ -159,6 +159,20 @@ async def test_what_is_refused_is_named(client, name):
     assert part != "state" or name in error["field"] + error["message"]
 
 
+async def test_no_session_that_had_more_arms_than_any_may_is_taken(client):
+    await made(client, learner={"kind": "dexp3", **LABELS})
+    await client.patch(f"{PATH}/arms", json={"add": ["d"]})
+    document = (await client.get(f"{PATH}/export")).json()
+    await client.delete(PATH)
+    document["specification"]["arms"]["size"] = 2**31
+    state = joined(document["state"])
+    state = with_checksum(state[:115] + struct.pack("<I", 2**31) + state[119:])
+
+    answer = await client.post("/v1/sessions/import", json=sealed(document | {"state": _parts(state)}))
+
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "specification.arms")
+
+
 async def test_memory_is_bounded_by_the_document(client):
     """Of records that say that each of them counts 16 million arms."""
     document = await document_of(client, {"learner": {"kind": "dexp3", "n_arms": 3}, **WINDOW})
