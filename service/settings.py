@@ -178,9 +178,9 @@ class Settings(BaseModel):
     """How long a stop waits for accepted requests."""
     keep_alive_seconds: Seconds = 75
     """How long an idle connection stays open. It must exceed the idle time of a load balancer."""
-    retry_after_seconds: Count = 1
+    retry_after_seconds: int = Field(1, ge=1, le=10**9)
     """Value of `Retry-After` in a 503."""
-    dedupe_window_seconds: Count = 86_400
+    dedupe_window_seconds: int = Field(86_400, ge=1, le=10**9)
     """How long event ids and idempotency keys are remembered."""
     store_timeout_seconds: Seconds = 5
     """Time limit of one call to the store."""

@@ -53,6 +53,7 @@ def test_settings_do_not_change():
         (["--root-path", "bandit/"], "--root-path (BANDIT_ROOT_PATH): "),
         (["--workers", "0"], "--workers (BANDIT_WORKERS): "),
         (["--grace-seconds", "nan"], "--grace-seconds (BANDIT_GRACE_SECONDS): "),
+        (["--dedupe-window-seconds", str(10**15)], "--dedupe-window-seconds (BANDIT_DEDUPE_WINDOW_SECONDS): "),
         (["--appendfsync", "no"], "--appendfsync (BANDIT_APPENDFSYNC): "),
         (["--store-url", "localhost:6379"], "--store-url (BANDIT_STORE_URL): must be embedded:"),
     ],
