@@ -56,7 +56,8 @@ class ChangeArms(Operation):
         named = (self.add, self.remove, self.pause, self.resume, self.catalogue or ())
         size = LABEL_BYTES * (len(run.arms.live) + len(run.arms.removed or ()) + sum(map(len, named)))
         changed, unknown = await run_in_thread_if_large(size, self._change, draft, run)
-        view = await self.view(run, draft.journal, changed or self.idempotency is not None, unknown)
+        is_used = changed or self.idempotency is not None
+        view = await self.view(draft.stored, run, draft.journal, is_used, unknown)
         body = await joined(view, draft.fair_yield)
         return Applied(body, changed=changed, shows_version=True)
 
@@ -129,7 +130,7 @@ class ChangeSession(Operation):
     fields: Mapping[str, Any]
     """Fields of the specification, and ``halted``, those that were posted."""
     view: View
-    """Makes the answer, of a specification before all else."""
+    """Makes the answer."""
 
     async def check(self, draft: Draft) -> Stored:
         """Return the session's specification after the change, if it is one."""

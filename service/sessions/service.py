@@ -12,15 +12,11 @@ from functools import partial
 from typing import Any
 
 from ..commit.batch import Answer as Answer
-from ..commit.batch import Journal
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
 from ..commit.schemas import Schemas as Schemas
-from ..cooperative import Body
-from ..engine.run import Run
 from ..errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..models.events import Idempotency
-from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import NO_ANSWER, NO_CONNECTION, NoAnswerError, Store
 from ..telemetry.metrics import Metrics
@@ -138,11 +134,7 @@ class Sessions:
             what ``submit`` raises.
         """
         snapshot, cached = await self.reader.load(session_id)
-
-        async def view(stored: Stored, run: Run, journal: Journal, extends_deadline: bool) -> Body:
-            of_stored = viewer(self.reader, session_id, snapshot, cached._replace(stored=stored))
-            return await of_stored(run, journal, extends_deadline)
-
+        view = viewer(self.reader, session_id, snapshot, cached)
         return await self.queues.submit(session_id, ChangeSession(fields, view, idempotency=key))
 
 

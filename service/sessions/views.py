@@ -21,6 +21,7 @@ from ..learners.base import FloatArray, Spec
 from ..learners.features import columns_of
 from ..learners.specs import ArmsSpec, PointsSpec, named
 from ..models.specification import Specification, is_id
+from ..models.stored import Stored
 from ..serialization import summary as listed
 from ..serialization.state import is_unread
 from ..serialization.summary import effective_arms, shown_mean, time_text
@@ -260,7 +261,8 @@ def of_store(snapshot: Snapshot) -> dict[str, Any]:
 
 
 View = Callable[..., Awaitable[Body]]
-"""Makes a view, of a run, what its batch has done, whether that extends the idle deadline, and unknown labels."""
+"""Makes a view, of a specification, a run, what its batch has done, whether that extends the idle deadline, and
+unknown labels."""
 
 
 def viewer(reader: Reader, session_id: str, snapshot: Snapshot, cached: CachedSession) -> View:
@@ -273,16 +275,18 @@ def viewer(reader: Reader, session_id: str, snapshot: Snapshot, cached: CachedSe
     reader : finds the leader
     session_id : shown in the view
     snapshot : gives the time of creation, and the idle deadline where the commit is no use
-    cached : gives the specification; its run is replaced by the commit's
+    cached : its specification and run are replaced by the commit's, which others may have changed meanwhile
     """
 
-    async def view(run: Run, journal: Journal, extends_deadline: bool, unknown: Sequence[str] = ()) -> Body:
-        leader = None
+    async def view(
+        stored: Stored, run: Run, journal: Journal, extends_deadline: bool, unknown: Sequence[str] = ()
+    ) -> Body:
+        leader, then = None, cached._replace(stored=stored, run=run)
         with suppress(StoreUnavailableError, UnknownSessionError):  # Which the commit will find out.
-            leader = await reader.leader(session_id, cached, run, journal, {})
-        extended = cached.stored.specification.expires_at(run.ledger.time)
-        then = snapshot._replace(version=VERSION, expires_at=extended if extends_deadline else snapshot.expires_at)
-        return session_view(session_id, then, cached._replace(run=run), unknown, leader)
+            leader = await reader.leader(session_id, then, run, journal, {})
+        extended = stored.specification.expires_at(run.ledger.time)
+        at = snapshot._replace(version=VERSION, expires_at=extended if extends_deadline else snapshot.expires_at)
+        return session_view(session_id, at, then, unknown, leader)
 
     return view
 
@@ -580,6 +584,6 @@ class Show(Operation):
         return 0
 
     async def apply(self, draft: Draft, _checked: None) -> Applied:
-        view = await self.view(draft.run, draft.journal, self.extends_deadline)
+        view = await self.view(draft.stored, draft.run, draft.journal, self.extends_deadline)
         body = await joined(view, draft.fair_yield)
         return Applied(body, changed=False, shows_version=True)

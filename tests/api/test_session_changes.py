@@ -37,6 +37,21 @@ async def test_fields_are_replaced_whole_and_null_clears(client):
     assert await patch(client) == third
 
 
+async def test_arms_are_shown_beside_what_was_changed_while_they_were_asked_for(client, memory):
+    await created(client, goals={"click": 1, "buy": 0})
+    load = memory.load
+
+    async def load_before_another_change(*asked):
+        found, memory.load = await load(*asked), load
+        await patch(client, goals={"click": 1})
+        return found
+
+    memory.load = load_before_another_change
+    answer = await client.patch(f"{PATH}/arms", json={"add": ["c"]})
+
+    assert (answer.status_code, [*answer.json()["goals"]]) == (200, ["click"])
+
+
 async def test_posting_again_compares_with_the_values_in_force(client):
     body = await created(client, expiry=WINDOW)
     await patch(client, expiry=None, floor=0.5)
