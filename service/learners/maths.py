@@ -264,6 +264,14 @@ class Schedule:
 # -- Distributions over arms: when arms are removed or added, over some arms only, and with a floor.
 
 
+def others(p: FloatArray, positions: IntArray) -> FloatArray:
+    """Return ``p``, shape (..., n_arms), without some arms, row by row in memory.
+
+    So are states that are read, and numpy rounds a sum by the order in memory.
+    """
+    return np.ascontiguousarray(np.delete(p, positions, axis=-1))
+
+
 def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> FloatArray:
     """Return the probabilities of the arms that stay, in their old ratios; uniform where these are all 0.
 
@@ -273,7 +281,7 @@ def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> Float
     positions : of the arms to remove
     floor : of n arms none stays below floor/(n (1 + floor)); where one would, p is trimmed as after an event
     """
-    kept = np.delete(p, positions, axis=-1)
+    kept = others(p, positions)
     n_arms = kept.shape[-1]
     total = kept.sum(axis=-1, keepdims=True)
     shares = np.where(total > 0, kept / np.where(total > 0, total, 1.0), 1 / n_arms)
@@ -385,7 +393,7 @@ def lowered(log_weights: FloatArray, arm: Any, learning_rate: float, loss: Any, 
 
 def without(log_weights: FloatArray, positions: IntArray) -> FloatArray:
     """Return the log-weights without some arms, not all of them, shifted so that the largest is 0."""
-    kept = np.delete(log_weights, positions, axis=-1)
+    kept = others(log_weights, positions)
     shifted: FloatArray = kept - kept.max(axis=-1, keepdims=True)
     return shifted
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from . import multiscale_state as rule
 from .base import FloatArray, InitialArm, IntArray, Log, ProvisionalLearner, Slot
-from .maths import LARGEST_DELAYS, LARGEST_VALUE, add_arms, remove_arms, spread, with_floor
+from .maths import LARGEST_DELAYS, LARGEST_VALUE, add_arms, others, remove_arms, spread, with_floor
 from .multiscale_state import EXPERTS, MEAN_MEMORY, MEANS, MEMORY, SUMS, State
 from .specs import ArmsSpec
 from .tsallis import column, distribution_over_few, mixture, solve_rows
@@ -216,9 +216,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Return the state without these arms; what they were charged stays in the mean of losses."""
-        return _changed(
-            state, partial(remove_arms, positions=positions), np.delete(state.whole_sums, positions, axis=-1)
-        )
+        return _changed(state, partial(remove_arms, positions=positions), others(state.whole_sums, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         new = np.zeros((*state.sums.shape[:-1], count))

@@ -33,6 +33,15 @@ def change(run: Run, add: list[str], remove: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", FIELDS)
+def test_states_lie_in_memory_as_those_that_are_read(kind):
+    """Else sums of both are rounded in another way."""
+    run = learned(kind, slots=20)
+    change(run, ["x"], ["b", "d"])
+
+    assert all(part.flags.c_contiguous for part in run.state if isinstance(part, np.ndarray))
+
+
+@pytest.mark.parametrize("kind", FIELDS)
 @pytest.mark.parametrize(
     ("add", "remove"), [(["x"], []), (["x", "y"], ["b"]), ([], ["e"]), (["a"], ["a", "c", "d"])]
 )
